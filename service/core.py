@@ -14,13 +14,13 @@ from service.scheduling.admission import Admission, Rates
 from service.scheduling.equal_sentences import SentenceSharing
 from service.scheduling.scheduler import Scheduler
 from service.scheduling.submission import Submission
+from service.scheduling.supervisor import StartWorker, Supervisor, start_process
 from service.settings import Settings
 from service.settings.keys import RateLimits
 from service.state.database import Database, StateWatch
 from service.tasks.backend import Status
 from service.tasks.table import TASKS, executor_specs, kinds_of, task_series
 from service.workers.messages import ModelSet, WorkerConfig
-from service.workers.supervisor import StartWorker, Supervisor, start_process
 
 
 @dataclass(frozen=True, slots=True)

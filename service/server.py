@@ -17,8 +17,8 @@ from service.documents.store import TemporaryFolder
 from service.http_server.drain import DrainingServer
 from service.ipc.machine import freeze_heap
 from service.models.catalog import Catalog
+from service.scheduling.supervisor import StartWorker, start_process
 from service.settings import Settings
-from service.workers.supervisor import StartWorker, start_process
 
 
 def create_app(

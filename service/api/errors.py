@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from service.api.request.parameters import example
 from service.errors import KINDS, RequestTooLargeError, ServiceError
 from service.tasks.context import RequestContext
+from service.tasks.parameters import example
 
 ErrorShape = Callable[[ServiceError, RequestContext], tuple[int, dict[str, Any]]]
 """A function that takes an error and its request, and returns an HTTP status and a body."""

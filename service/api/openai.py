@@ -25,7 +25,7 @@ from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
 from service.api.keys import given_key
 from service.api.request.body import read_fields
-from service.api.request.parameters import described, example
+from service.api.request.parameters import described
 from service.api.request.reading import read_parameters, validated
 from service.api.responses import JSONResponse, gather, num_bytes_of
 from service.api.vectors import embed, embed_response
@@ -50,7 +50,7 @@ from service.tasks.backend import Status
 from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import EmbedUsage, Vectors
 from service.tasks.embedding.inputs import EmbedParameters, EmbedQuery, Inputs, ModelName
-from service.tasks.parameters import Parameters, Positive
+from service.tasks.parameters import Parameters, Positive, example
 
 CODES = {
     401: "invalid_api_key",

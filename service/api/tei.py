@@ -18,7 +18,7 @@ from service.api import health, vectors
 from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
-from service.api.request.parameters import described, example
+from service.api.request.parameters import described
 from service.api.request.reading import (
     read_parameters,
     read_permitted,
@@ -58,7 +58,7 @@ from service.tasks.embedding.inputs import (
     TokenIds,
     as_inputs,
 )
-from service.tasks.parameters import ListOf, Parameters, Positive, not_empty, refuse
+from service.tasks.parameters import ListOf, Parameters, Positive, example, not_empty, refuse
 from service.tasks.reranking import Inputs as ScoreInputs
 from service.tasks.reranking import Reranker, Scores
 from service.tasks.vocabulary import ServedReader, find_reader, vocabulary_of

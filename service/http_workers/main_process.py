@@ -41,10 +41,10 @@ from service.ipc.channel import Outbox
 from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, Watchdog, start_module
 from service.items import ResultStream
 from service.models.catalog import Catalog
+from service.scheduling.supervisor import StartWorker
+from service.scheduling.supervisor import start_process as start_worker_process
 from service.settings import Settings
 from service.workers.messages import ModelSet
-from service.workers.supervisor import StartWorker
-from service.workers.supervisor import start_process as start_worker_process
 
 logger = logging.getLogger("regard.http_workers")
 

@@ -34,9 +34,9 @@ from service.models.registry.locate import locate, placements_of
 from service.models.registry.references import Source
 from service.models.remote import RemoteFiles
 from service.models.served import ModelState
+from service.scheduling.supervisor import LoadRefusedError, Supervisor, WorkerLostError
 from service.settings import Settings
 from service.workers.messages import AnyFiles, ModelSet
-from service.workers.supervisor import LoadRefusedError, Supervisor, WorkerLostError
 
 logger = logging.getLogger("regard.models")
 

@@ -16,9 +16,9 @@ from service.core import Core
 from service.models.registry.commands import take_models
 from service.ray_serve.autoscaling import QUEUED_TOKENS, USED_ROWS
 from service.scheduling.scheduler import Scheduler
+from service.scheduling.supervisor import StartWorker, start_process
 from service.server import create_app
 from service.settings import Settings
-from service.workers.supervisor import StartWorker, start_process
 
 ID_HEADER = b"x-request-id"
 

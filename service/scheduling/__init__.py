@@ -1,1 +1,1 @@
-"""Admission, lanes and dispatch of work items. Only `equal_sentences` depends on a task kind."""
+"""Admission, lanes, dispatch of work items to the workers, and the supervisor of the workers."""

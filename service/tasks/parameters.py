@@ -2,7 +2,14 @@
 
 from typing import Annotated, Any, NoReturn, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -81,6 +88,11 @@ def not_empty(schema: dict[str, Any]) -> None:
     for member in schema.get("anyOf", [schema]):
         if member.get("type") in ("string", "array"):
             member["minLength" if member["type"] == "string" else "minItems"] = 1
+
+
+def example(**fields: Any) -> ConfigDict:
+    """Returns the config of a model whose schema shows an example."""
+    return ConfigDict(json_schema_extra={"example": fields})
 
 
 def refuse(message: str) -> NoReturn:

@@ -1,1 +1,1 @@
-"""The device worker process, the supervisor that keeps workers alive, and their messages."""
+"""The device worker process, its executors, and its messages."""

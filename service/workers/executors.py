@@ -167,24 +167,7 @@ class TokenBudget:
             self.limit, self.failed_tokens = None, 0
 
 
-class Candidate(Protocol):
-    """Texts whose computation can be continued by one slice.
-
-    `level` is the length bucket of the shortest texts, `oldest` is the lowest id, and `cost` is the
-    approximate cost of the next slice. All candidates have the same unit of cost.
-    """
-
-    @property
-    def level(self) -> int: ...
-
-    @property
-    def oldest(self) -> int: ...
-
-    @property
-    def cost(self) -> float: ...
-
-
-Chosen = TypeVar("Chosen", bound=Candidate)
+Candidate = TypeVar("Candidate", bound="Bucket[Any] | Executor[Any, Any]")
 
 
 class Turns:
@@ -192,6 +175,9 @@ class Turns:
 
     If only length decided, long texts would never be finished while short texts keep arriving. A
     share of the work therefore goes to the oldest text.
+
+    A candidate has the length bucket of its shortest texts as `level`, and its lowest id as
+    `oldest`. Its `cost` is the approximate cost of its next slice, in a unit of all candidates.
 
     Attributes:
         debt: Work that OLDEST_SHARE assigns to the oldest text and that is not done yet. It has the
@@ -201,7 +187,7 @@ class Turns:
     def __init__(self) -> None:
         self.debt = 0.0
 
-    def choose(self, candidates: Sequence[Chosen]) -> Chosen:
+    def choose(self, candidates: Sequence[Candidate]) -> Candidate:
         """Returns the candidate for the next slice, usually the first of the lowest level."""
         shortest = candidates[0]
         if len(candidates) == 1:

@@ -22,10 +22,10 @@ from service.errors import KINDS, ServiceError
 from service.http_workers.main_process import MainProcess, open_listeners
 from service.ipc.processes import Process
 from service.models.catalog import Catalog
+from service.scheduling.supervisor import StartWorker
 from service.server import create_app
 from service.settings import Settings
 from service.tasks.documents import DocumentTranslator
-from service.workers.supervisor import StartWorker
 from tests.api.http_workers import fork_http_worker
 from tests.workers import LIMIT_SECONDS, Threads, until
 

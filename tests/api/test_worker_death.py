@@ -10,8 +10,8 @@ import pytest
 from model.errors import CheckpointNotFoundError
 from service.errors import UnavailableError
 from service.ipc.processes import Process
+from service.scheduling.supervisor import start_process
 from service.server import create_app
-from service.workers.supervisor import start_process
 from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import Server, assert_error, make_settings
 from tests.workers import LIMIT_SECONDS, Script, Threads, ThreadWorker, until

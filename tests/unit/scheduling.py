@@ -30,10 +30,10 @@ from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission
 from service.scheduling.policies import MAX_SLOTS
 from service.scheduling.scheduler import CallSoon, Scheduler
+from service.scheduling.supervisor import Supervisor
 from service.state.database import StateWatch
 from service.tasks.table import TASKS, task_series
 from service.workers.messages import Abort, Compute, Report, ToWorker
-from service.workers.supervisor import Supervisor
 
 MODELS = ("en-pt", "pt-en")
 MODEL_KINDS = {

@@ -14,7 +14,7 @@ from service.ipc import processes
 from service.ipc.channel import pack
 from service.ipc.processes import MAX_BACKOFF_SECONDS, Process
 from service.items import Done
-from service.scheduling.scheduler import Scheduler
+from service.scheduling.supervisor import LoadRefusedError, Supervisor
 from service.workers.messages import (
     FromWorker,
     Loaded,
@@ -26,7 +26,6 @@ from service.workers.messages import (
     Unloaded,
     WorkerConfig,
 )
-from service.workers.supervisor import LoadRefusedError, Supervisor
 from tests.tiny import tiny_config
 from tests.unit.scheduling import begin, make_scheduler, numbers, sentences, settle
 
@@ -89,11 +88,6 @@ def count() -> int:
 def supervisor(count: int, starts: Starts) -> Supervisor:
     scheduler = make_scheduler()
     return Supervisor(CONFIG, ["cpu"] * count, scheduler, scheduler.metrics, starts)
-
-
-def scheduler_of(supervisor: Supervisor) -> Scheduler:
-    assert isinstance(supervisor.scheduler, Scheduler)
-    return supervisor.scheduler
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -206,7 +200,7 @@ async def test_only_a_silent_worker_with_work_is_ended(
         process.say(one_row)
     idle.say(Ready({}))
     await until(lambda: len(supervisor.ready) == 3)
-    work = begin(scheduler_of(supervisor), sentences(2))
+    work = begin(supervisor.scheduler, sentences(2))
     async with asyncio.timeout(20):
         while not silent.is_killed:
             talking.say(Report(memory_bytes={"resident": 1}))
@@ -227,7 +221,7 @@ async def test_worker_that_hangs_is_noticed_although_its_requests_time_out(
     await until(lambda: supervisor.ready)
     async with asyncio.timeout(20):
         while not starts.processes[0].is_killed:
-            work = begin(scheduler_of(supervisor), sentences(1))
+            work = begin(supervisor.scheduler, sentences(1))
             await asyncio.sleep(0.03)
             work.cancel()
             await asyncio.sleep(0.03)
@@ -269,7 +263,7 @@ async def test_worker_that_started_with_an_earlier_model_of_the_same_name_loads_
     await loading
     second.say(READY)
     await until(lambda: len(supervisor.ready) == 2)
-    assert [each.missing for each in scheduler_of(supervisor).workers.values()] == [
+    assert [each.missing for each in supervisor.scheduler.workers.values()] == [
         set(),
         {"en-pt"},
     ]
@@ -308,7 +302,7 @@ async def test_fault_of_the_server_does_not_end_a_worker(
     process = starts.processes[0]
     process.say(READY)
     await until(lambda: supervisor.ready)
-    work = begin(scheduler_of(supervisor), sentences(1))
+    work = begin(supervisor.scheduler, sentences(1))
     await settle()
 
     def fail(*_: object) -> None:
@@ -327,7 +321,7 @@ async def test_fault_of_the_server_does_not_end_a_worker(
             process.say(Unloaded("en-de"))
             with pytest.raises(LoadRefusedError):
                 await loading
-    (number,) = next(iter(scheduler_of(supervisor).workers.values())).held
+    (number,) = next(iter(supervisor.scheduler.workers.values())).held
     process.say(Report(done=[Done(number, [Hypothesis([2, 0])])]))
     assert numbers(await work) == [2]
     assert len(starts.processes) == 1

@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 
 from service.api import error_texts
 from service.api.errors import responses_of, status_of
-from service.api.request.parameters import example
 from service.errors import (
     KINDS,
     InvalidKeyError,
@@ -22,6 +21,7 @@ from service.errors import (
     ServiceError,
 )
 from service.tasks.context import RequestContext
+from service.tasks.parameters import example
 
 TRACE_HEADER = "X-Trace-ID"  # header in which DeepL's clients look for the id of a request
 

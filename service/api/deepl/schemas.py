@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from service.api.request.parameters import example
 from service.errors import InvalidRequestError
 from service.state.glossaries import Glossary
-from service.tasks.parameters import ListOf, Parameters, not_empty
+from service.tasks.parameters import ListOf, Parameters, example, not_empty
 
 
 def _digit_as_text(value: Any) -> Any:

@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from service.api.request.parameters import UploadedFile, example
+from service.api.request.parameters import UploadedFile
 from service.tasks.alignment.alignment import Alignment
-from service.tasks.parameters import ListOf, Natural, Parameters, Positive, not_empty
+from service.tasks.parameters import ListOf, Natural, Parameters, Positive, example, not_empty
 from service.tasks.translation.guards import GuardWarning
 from service.tasks.translation.sentences import SentenceScore
 

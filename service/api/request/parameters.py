@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
+from pydantic import BaseModel, Field, PlainValidator, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails
 
 from service.api import error_texts
@@ -90,11 +90,6 @@ def _error(fault: ErrorDetails, where: str) -> InvalidRequestError:
         return error_texts.not_a_number(where, value)
     found = f"it is {type(value).__name__}"
     return InvalidRequestError(f"Invalid request: {where} parameter: {fault['msg']} ({found})")
-
-
-def example(**fields: Any) -> ConfigDict:
-    """Returns the config of a model whose schema shows an example."""
-    return ConfigDict(json_schema_extra={"example": fields})
 
 
 def described(body: type[BaseModel], response: Any, *media_types: str) -> dict[str, Any]:

@@ -19,7 +19,15 @@ from pydantic import (
 )
 
 from service.errors import SHOWN_CHARS
-from service.tasks.parameters import ListOf, NotBool, Parameters, Positive, not_empty, refuse
+from service.tasks.parameters import (
+    ListOf,
+    NotBool,
+    Parameters,
+    Positive,
+    example,
+    not_empty,
+    refuse,
+)
 
 Kind = Literal["encoder", "decoder", "cross"]
 Reduce = Literal["none", "mean_heads", "max_heads", "mean_layers_heads", "rollout"]
@@ -174,11 +182,7 @@ class ProbabilitiesQuestion(BaseModel):
 class AttentionRequest(AttentionQuestion):
     """The body of `POST /attention`, as JSON."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {"text": "The cat sat on the mat.", "source": "en", "target": "pt"}
-        }
-    )
+    model_config = example(text="The cat sat on the mat.", source="en", target="pt")
 
     text: str | ListOf[str] = Field(
         description="Text, or list of texts. Each text is one sequence.",
@@ -351,11 +355,7 @@ def _shape(texts: str | list[str] | list[str | None]) -> str:
 class StepsRequest(OneTextQuestion):
     """The body of `POST /attention/steps`, as JSON."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {"text": "The cat sat.", "source": "en", "target": "pt", "query": 2}
-        }
-    )
+    model_config = example(text="The cat sat.", source="en", target="pt", query=2)
 
     kind: Kind = Field(
         "cross", description="`encoder`, `decoder` or `cross`. With task `embed`, only `encoder`."
@@ -431,15 +431,8 @@ class KnockoutQuestion(Parameters):
 class KnockoutBody(OneTextQuestion):
     """The body of `POST /attention/knockout`, as JSON."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "text": "The cat sat.",
-                "source": "en",
-                "target": "pt",
-                "knockouts": [{"source_words": [1]}],
-            }
-        }
+    model_config = example(
+        text="The cat sat.", source="en", target="pt", knockouts=[{"source_words": [1]}]
     )
 
     knockouts: ListOf[KnockoutQuestion] = Field(

@@ -5,9 +5,8 @@ import logging
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from service.errors import fault
 from service.ipc import channel, processes
@@ -20,6 +19,7 @@ from service.ipc.processes import (
     start_module,
 )
 from service.metrics.definitions import Metrics
+from service.scheduling.scheduler import Scheduler
 from service.workers.messages import (
     AnyFiles,
     DeviceLost,
@@ -102,34 +102,6 @@ class WorkerLink:
                 future.set_exception(WorkerLostError(f"{self.name} ended"))
 
 
-class WorkerEvents(Protocol):
-    """The scheduler's methods for models, workers and reports; a WorkerLink identifies a worker."""
-
-    def add_model(self, model: str, kinds: Iterable[str]) -> None: ...
-
-    def remove_model(self, model: str) -> None: ...
-
-    def worker_ready(
-        self,
-        link: WorkerLink,
-        max_rows: Mapping[str, int],
-        missing: Iterable[str] = (),
-        gpu_models: Iterable[str] = (),
-    ) -> None: ...
-
-    def worker_loaded(
-        self, link: WorkerLink, model: str, max_rows: int, is_on_gpu: bool = False
-    ) -> None: ...
-
-    def worker_lost(self, link: WorkerLink) -> None: ...
-
-    def device_lost(self, link: WorkerLink) -> None: ...
-
-    def has_work(self, link: WorkerLink) -> bool: ...
-
-    def report(self, link: WorkerLink, report: Report) -> None: ...
-
-
 class LoadRefusedError(Exception):
     """A worker cannot load a model."""
 
@@ -157,7 +129,7 @@ class Supervisor:
         self,
         config: WorkerConfig,
         devices: Sequence[str],
-        scheduler: WorkerEvents,
+        scheduler: Scheduler,
         metrics: Metrics,
         start_worker: StartWorker = start_process,
         on_failure: Callable[[str], None] = logger.critical,
