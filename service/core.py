@@ -12,8 +12,7 @@ from service.metrics.load_report import Load
 from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission, Rates
 from service.scheduling.equal_sentences import SentenceSharing
-from service.scheduling.scheduler import Scheduler
-from service.scheduling.submission import Submission
+from service.scheduling.scheduler import Scheduler, Submission
 from service.scheduling.supervisor import StartWorker, Supervisor, start_process
 from service.settings import Settings
 from service.settings.keys import RateLimits

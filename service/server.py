@@ -34,7 +34,7 @@ def create_app(
     folder = documents.name if documents else ""
     state = core.state.database
     services = Services(settings, catalog, core, state, int(time.time()), folder)
-    core.changes.announce = services.served_models.change
+    core.changes.announce = services.change_models
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

@@ -68,7 +68,7 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
 
     # python_multipart logs each character that it cannot read; the error response is enough.
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
-    settings, requests = services.settings, services.served_models.requests
+    settings, requests = services.settings, services.requests
     load = LoopLoad()
     drain = Drain(requests.count, settings.drain_delay_seconds, settings.drain_timeout_seconds)
     early = EarlyRefusals(

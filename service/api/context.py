@@ -1,5 +1,7 @@
 """The objects that routes work with, and the context of a request."""
 
+import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
@@ -7,9 +9,9 @@ from starlette.types import Scope
 
 from service.api.dialect import OWN, Dialect
 from service.api.keys import KeyRing
-from service.api.served_models import ServedModels
 from service.http_server.byte_budget import Reservation
 from service.http_server.pool import ClientConnection
+from service.metrics.figures import NO_MODEL
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
 from service.remote.routing import admitter_of
@@ -25,11 +27,32 @@ from service.tasks.documents import DocumentTranslator
 from service.tasks.embedding.embedder import Embedder
 from service.tasks.translation.translator import Translator
 from service.text.detection import LanguageDetector
+from service.workers.messages import ModelSet
+
+CHECK_SECONDS = 0.02  # time between two checks whether requests have ended
+
+
+class OpenRequests:
+    """Registers running requests, so that unloading a model can wait for its requests."""
+
+    def __init__(self) -> None:
+        self.contexts: set[RequestContext] = set()
+        # The bound methods of the set take less time than functions.
+        self.begin, self.end = self.contexts.add, self.contexts.discard
+
+    def count(self) -> int:
+        return len(self.contexts)
+
+    async def drained(self, models: set[str]) -> None:
+        """Waits for the end of the running requests of models, and of requests with NO_MODEL."""
+        contexts = {each for each in self.contexts if each.model in models | {NO_MODEL}}
+        while contexts & self.contexts:
+            await asyncio.sleep(CHECK_SECONDS)
 
 
 @dataclass(eq=False)
 class Services:
-    """The objects that routes work with.
+    """The objects that routes work with, and the models that this process serves.
 
     Attributes:
         started: Start of the server, in Unix seconds.
@@ -60,9 +83,28 @@ class Services:
         if self.folder:
             documents = self.translator, self.quota, settings, self.folder
             self.documents = DocumentTranslator(*documents)
-        users = (self, self.translator, self.inspector)
-        seconds = settings.request_timeout_seconds
-        self.served_models = ServedModels(catalog, users, detector, self.embedder, seconds)
+        self.requests = OpenRequests()
+        self.changing = asyncio.Lock()
+
+    def replace_catalog(self, catalog: Catalog) -> None:
+        self.catalog = self.translator.catalog = catalog
+        self.inspector.catalog = self.embedder.catalog = catalog
+        self.inspector.detector.choose(catalog.languages)
+        self.embedder.refresh()
+
+    async def change_models(self, files: ModelSet) -> None:
+        """Replaces the served models, and waits for the running requests of removed models."""
+        async with self.changing:
+            removed = self.catalog.files.names - files.names
+            catalog = await asyncio.to_thread(self.catalog.changed_to, files)
+            if catalog.languages != self.catalog.languages:
+                # The detector takes about 0.4 s to read the data of each new language.
+                await asyncio.to_thread(LanguageDetector(catalog.languages).preload)
+            self.replace_catalog(catalog)
+        if removed:
+            with suppress(TimeoutError):  # a slow client keeps a request open
+                seconds = self.settings.request_timeout_seconds
+                await asyncio.wait_for(self.requests.drained(removed), seconds)
 
 
 @dataclass(slots=True, eq=False)

@@ -24,12 +24,11 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.access import AccessRules, CrossOrigin, RawHeaders
-from service.api.context import HttpContext, Services, context_of
+from service.api.context import HttpContext, OpenRequests, Services, context_of
 from service.api.dialect import Route, Routes
 from service.api.errors import ErrorShape, own_shape
 from service.api.request.parameters import move_definitions
 from service.api.responses import JSONResponse, LengthSender
-from service.api.served_models import OpenRequests
 from service.errors import (
     OVERLOAD_OUTCOMES,
     SHOWN_CHARS,

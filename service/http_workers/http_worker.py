@@ -72,7 +72,7 @@ def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None
     catalog = Catalog((), settings.offered, settings.aliases).changed_to(config.models)
     state = Database(settings.state)
     services = Services(settings, catalog, backend, state, config.started, config.folder)
-    backend.change_models = services.served_models.change
+    backend.change_models = services.change_models
     app = create_web(services, lifespan)
     server = HttpWorkerServer(http_config(app, settings), app.drain, backend)
     server.run([*listeners])

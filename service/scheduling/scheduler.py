@@ -24,15 +24,15 @@ from service.errors import (
     fault,
     loading,
     stopping,
+    too_late,
 )
-from service.items import Failed, Result, WorkItem
+from service.items import Failed, Result, ResultStream, WorkItem
 from service.metrics.definitions import Metrics
 from service.scheduling.admission import Admission, late
 from service.scheduling.equal_sentences import SentenceSharing
 from service.scheduling.forecast import Prediction, is_relevant
 from service.scheduling.lanes import LANES, Queue
 from service.scheduling.policies import Policy, TaskKind
-from service.scheduling.submission import Submission
 from service.scheduling.worker_state import Link, WorkerState
 from service.workers.messages import Abort, Compute, Report
 
@@ -44,6 +44,48 @@ computing time. The share is small, because a single item may be faster than exp
 
 MAX_ATTEMPTS = 2
 """Largest number of dispatches of an item. If its worker dies, the item is dispatched again."""
+
+
+class Submission(ResultStream):
+    """A stream of results. If it ends early, it withdraws the unfinished items.
+
+    Args:
+        seconds: Time until the stream fails if an item is unfinished.
+        withdraw: Called with all items if the stream ends while some items are unfinished.
+
+    Attributes:
+        prediction: Predicted time of all items; None if no time was predicted.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[WorkItem],
+        seconds: float,
+        withdraw: Callable[[Sequence[WorkItem]], None],
+    ) -> None:
+        super().__init__(len(items))
+        self.items = items
+        self.withdraw = withdraw
+        self.timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._expire)
+        self.prediction: Prediction | None = None
+
+    def close(self) -> None:
+        if self.is_closed:
+            return
+        super().close()
+        self.timer.cancel()
+        # Items and their submission refer to each other. This cycle is broken here, so that Python
+        # frees these objects without garbage collection.
+        items, self.items = self.items, ()
+        is_late = isinstance(self.error, DeadlineExceededError)
+        if self.prediction is not None and (is_late or not self.left):
+            self.prediction.end(is_late)
+        if self.left:
+            self.withdraw(items)
+
+    def _expire(self) -> None:
+        self.fail(too_late(self.total - self.left, self.total))
+
 
 CallSoon = Callable[[Callable[[], None]], object]
 

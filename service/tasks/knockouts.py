@@ -32,9 +32,9 @@ from service.tasks.alignment.aligner import submit_all
 from service.tasks.alignment.alignment import word_spans
 from service.tasks.attention.inspector import Inspector
 from service.tasks.attention.models import LoadedDirection
-from service.tasks.attention.probabilities import check_num_probabilities
 from service.tasks.attention.query import resolved
 from service.tasks.attention.requests import HeadsQuestion, KnockoutBody, KnockoutQuestion
+from service.tasks.attention.results import check_num_probabilities
 from service.tasks.context import RequestContext
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS
 

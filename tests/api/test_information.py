@@ -71,11 +71,11 @@ def test_languages_are_named_as_the_reader_would(
 def test_language_that_is_only_a_target_is_not_listed(server: Server) -> None:
     services = server.services
     both = services.catalog
-    services.served_models.replace(Catalog([both.models["en-pt"]]))
+    services.replace_catalog(Catalog([both.models["en-pt"]]))
     try:
         found = server.get("/languages").json()
     finally:
-        services.served_models.replace(both)
+        services.replace_catalog(both)
     assert [(language["code"], language["targets"]) for language in found] == [("en", ["en", "pt"])]
 
 

@@ -9,9 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from model.tokenization.tokenizer import Tokenizer
 from service.tasks.alignment.alignment import word_spans
-from service.tasks.attention.probabilities import rounded
 from service.tasks.attention.requests import Kind
-from service.tasks.attention.results import detachment, largest, with_inputs, word_labels
+from service.tasks.attention.results import detachment, largest, rounded, with_inputs, word_labels
 from tests.attention import SOURCE, TARGET, made_up_item, target_of
 
 FLOATS = st.floats(0, 100, width=32)

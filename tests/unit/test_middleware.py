@@ -11,10 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.access import AccessRules, Hosts, Origins
 from service.api.app import DIALECTS
-from service.api.context import HttpContext
+from service.api.context import HttpContext, OpenRequests
 from service.api.dialect import Routes
 from service.api.middleware import RequestMiddleware, handle_http_exception
-from service.api.served_models import OpenRequests
 from service.api.vectors import TRUNCATED_HEADER
 from service.http_server.drain import Drain
 from service.http_server.loop_load import LoopLoad

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from service.api.served_models import CHECK_SECONDS, OpenRequests
+from service.api.context import CHECK_SECONDS, OpenRequests
 from service.metrics.figures import NO_MODEL
 from service.tasks.context import RequestContext
 

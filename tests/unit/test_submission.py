@@ -8,7 +8,7 @@ import pytest
 from model.sequence import DecodingOptions
 from service.errors import DeadlineExceededError, InternalError, ServiceError
 from service.items import Result, TranslationItem, WorkItem
-from service.scheduling.submission import Submission
+from service.scheduling.scheduler import Submission
 
 RESULTS = [Result(number, 0.25, 0.5) for number in range(4)]
 

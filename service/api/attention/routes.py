@@ -6,13 +6,15 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from service.api.attention.bodies import json_body, knockout_body, steps_body
-from service.api.attention.formats import (
+from service.api.attention.bodies import (
     MEDIA_TYPES,
     bertviz_body,
     choose_format,
+    json_body,
+    knockout_body,
     npz_bytes,
     safetensors_bytes,
+    steps_body,
 )
 from service.api.attention.response_schemas import (
     AttentionResponse,

@@ -208,7 +208,7 @@ def not_found() -> NotFoundError:
 
 async def run(services: Services, documents: DocumentTranslator, job: DocumentJob) -> None:
     """Translates an uploaded document after the reply, and counts it as a request."""
-    context, requests = job.context, services.served_models.requests
+    context, requests = job.context, services.requests
     status = 200
     services.backend.recorder.begin(DOCUMENT)
     requests.begin(context)

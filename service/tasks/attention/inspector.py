@@ -24,7 +24,6 @@ from service.tasks.attention.models import (
     find_direction,
     find_embedder,
 )
-from service.tasks.attention.probabilities import check_num_probabilities
 from service.tasks.attention.query import check_size, start_token, trace_query
 from service.tasks.attention.requests import AttentionQuestion, AttentionRequest, StepsRequest
 from service.tasks.attention.results import (
@@ -32,6 +31,7 @@ from service.tasks.attention.results import (
     Queries,
     SequenceAttention,
     TraceResult,
+    check_num_probabilities,
 )
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext

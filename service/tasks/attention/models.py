@@ -18,10 +18,9 @@ from service.errors import (
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
 from service.models.served import Direction, ServedEmbedder, ServedModel
-from service.tasks.attention.probabilities import Scoring
 from service.tasks.attention.query import aligner_of, attention_query, detachment_query
 from service.tasks.attention.requests import AttentionQuestion, AttentionRequest
-from service.tasks.attention.results import Queries
+from service.tasks.attention.results import Queries, Scoring
 from service.tasks.embedding.limits import find_language, find_prompt
 from service.tasks.translation.translator import no_attention
 from service.text.chunking import chunk_sentences
