@@ -61,7 +61,7 @@ from service.tasks.embedding.inputs import (
 from service.tasks.parameters import ListOf, Parameters, Positive, example, not_empty, refuse
 from service.tasks.reranking import Inputs as ScoreInputs
 from service.tasks.reranking import Reranker, Scores
-from service.tasks.vocabulary import ServedReader, find_reader, vocabulary_of
+from service.tasks.vocabulary import ServedReader, find_reader, find_vocabulary
 
 ErrorType = Literal["Unhealthy", "Backend", "Overloaded", "Validation", "Tokenizer"]
 
@@ -468,9 +468,9 @@ async def tokenize(request: Request) -> Response:
     services = services_of(request)
     body = await read_parameters(request, TokenizeRequest)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    vocabulary = vocabulary_of(find_reader(services.catalog, body.model))
+    vocabulary = find_vocabulary(services.catalog, body.model, services.settings)
     options = body.prompt_name, body.add_special_tokens
-    work = vocabulary.tokens(texts, *options, services.settings, context_of(request))
+    work = vocabulary.tokens(texts, *options, context_of(request))
     return JSONResponse(list(map(token_bodies, await unless_disconnected(request, work))))
 
 
@@ -493,8 +493,8 @@ async def decode(request: Request) -> Response:
     """Returns the text of each list of token ids."""
     services, context = services_of(request), context_of(request)
     body = await read_parameters(request, DecodeRequest)
-    vocabulary = vocabulary_of(find_reader(services.catalog, body.model))
-    work = vocabulary.texts(body.ids, body.skip_special_tokens, services.settings, context)
+    vocabulary = find_vocabulary(services.catalog, body.model, services.settings)
+    work = vocabulary.texts(body.ids, body.skip_special_tokens, context)
     return JSONResponse(await unless_disconnected(request, work))
 
 

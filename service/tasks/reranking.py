@@ -43,7 +43,11 @@ class Reranker:
 
         `param` is the name of the inputs in the client's request, for error messages.
         """
-        served = self._model(options.model)
+        missing = (
+            "no model that reranks is served: name the folder of a cross-encoder in REGARD_MODELS"
+        )
+        rerankers = self.catalog.of_type(ServedReranker)
+        served = self.catalog.choose(options.model, rerankers, "model {} that reranks", missing)
         context.model = served.name
         check_num_inputs(inputs, self.settings.max_inputs, param)
         sizes = [sum(map(len, each)) for each in inputs]
@@ -67,13 +71,6 @@ class Reranker:
         context.add_times(results)
         logits = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
         return logits if options.raw_scores else sigmoid(logits), served.config.label
-
-    def _model(self, name: str | None) -> ServedReranker:
-        missing = (
-            "no model that reranks is served: name the folder of a cross-encoder in REGARD_MODELS"
-        )
-        served = self.catalog.of_type(ServedReranker)
-        return self.catalog.choose(name, served, "model {} that reranks", missing)
 
 
 def tokenize(

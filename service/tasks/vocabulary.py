@@ -28,6 +28,7 @@ class Vocabulary:
     `default_prompt` names the prompt for requests without `prompt_name`; None means no prompt.
     """
 
+    settings: Settings
     tokenizer: TextTokenizer
     prompts: Mapping[str, str]
     default_prompt: str | None
@@ -36,41 +37,36 @@ class Vocabulary:
         self,
         texts: Sequence[str],
         prompt_name: str | None,
-        add_special_tokens: bool,
-        settings: Settings,
+        has_special: bool,
         context: RequestContext,
     ) -> list[TokenizedText]:
         """Returns the tokens of each text with its prompt, without truncation."""
-        check_num_inputs(texts, settings.max_inputs, "inputs")
+        check_num_inputs(texts, self.settings.max_inputs, "inputs")
         prompt = find_prompt(prompt_name, self.prompts, self.default_prompt)
-        deadline = context.deadline(settings.request_timeout_seconds)
-        size = sum(map(len, texts))
-        found = await run_sized(size, deadline, self._split, texts, prompt, add_special_tokens)
+
+        def split() -> list[TokenizedText]:
+            return [self.tokenizer.split(prompt + text, has_special) for text in texts]
+
+        deadline = context.deadline(self.settings.request_timeout_seconds)
+        found = await run_sized(sum(map(len, texts)), deadline, split)
         num_tokens = [len(each.ids) for each in found]
-        check_num_tokens(num_tokens, settings.max_pending_tokens, "inputs")
+        check_num_tokens(num_tokens, self.settings.max_pending_tokens, "inputs")
         return found
 
-    def _split(self, texts: Sequence[str], prompt: str, is_special: bool) -> list[TokenizedText]:
-        return [self.tokenizer.split(prompt + text, is_special) for text in texts]
-
     async def texts(
-        self,
-        ids: Sequence[list[int]],
-        skip_special_tokens: bool,
-        settings: Settings,
-        context: RequestContext,
+        self, ids: Sequence[list[int]], skip_special: bool, context: RequestContext
     ) -> list[str]:
         """Returns the text of each list of ids."""
-        check_num_inputs(ids, settings.max_inputs, "ids")
+        check_num_inputs(ids, self.settings.max_inputs, "ids")
         sizes = [len(each) for each in ids]
-        check_num_tokens(sizes, settings.max_pending_tokens, "ids")
+        check_num_tokens(sizes, self.settings.max_pending_tokens, "ids")
         check_ids(ids, self.tokenizer.vocab_size, "ids")
 
-        deadline = context.deadline(settings.request_timeout_seconds)
-        return await run_sized(sum(sizes), deadline, self._decode, ids, skip_special_tokens)
+        def decode() -> list[str]:
+            return [self.tokenizer.decode(each, skip_special) for each in ids]
 
-    def _decode(self, ids: Sequence[list[int]], skip_special_tokens: bool) -> list[str]:
-        return [self.tokenizer.decode(each, skip_special_tokens) for each in ids]
+        deadline = context.deadline(self.settings.request_timeout_seconds)
+        return await run_sized(sum(sizes), deadline, decode)
 
 
 def find_reader(catalog: Catalog, name: str | None) -> ServedReader:
@@ -83,8 +79,9 @@ def find_reader(catalog: Catalog, name: str | None) -> ServedReader:
     return catalog.choose(name, served, "embedding model or cross-encoder {}", missing)
 
 
-def vocabulary_of(served: ServedReader) -> Vocabulary:
+def find_vocabulary(catalog: Catalog, name: str | None, settings: Settings) -> Vocabulary:
+    served = find_reader(catalog, name)
     if isinstance(served, ServedReranker):
-        return Vocabulary(served.tokenizer.tokenizer, {}, None)
+        return Vocabulary(settings, served.tokenizer.tokenizer, {}, None)
     config = served.config
-    return Vocabulary(served.tokenizer, config.prompts, config.default_prompt)
+    return Vocabulary(settings, served.tokenizer, config.prompts, config.default_prompt)

@@ -34,7 +34,6 @@ from service.items import (
     RERANK,
     TRANSLATE,
     EmbeddingItem,
-    RerankItem,
     batch_tokens,
 )
 from service.workers.device_memory import held_bytes, is_out_of_memory
@@ -128,7 +127,10 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedModel:
 
 def load_cross_encoder(files: CrossEncoderFiles, config: WorkerConfig) -> LoadedModel:
     model = load_cross_encoder_model(files, select_device(config.device), config.dtype)
-    return loaded_texts(model, {RERANK: begin_batch(model, model.encoder.device, rerank_job)})
+    return loaded_texts(
+        model,
+        {RERANK: begin_batch(model, model.encoder.device, lambda item: EmbeddingJob(item.ids))},
+    )
 
 
 def loaded_texts(model: EmbeddingModel, executables: Mapping[str, Any]) -> LoadedModel:
@@ -147,10 +149,6 @@ def begin_batch(
 
 def embedding_job(item: EmbeddingItem) -> EmbeddingJob:
     return EmbeddingJob(item.ids, item.is_per_token, is_raw=item.is_raw)
-
-
-def rerank_job(item: RerankItem) -> EmbeddingJob:
-    return EmbeddingJob(item.ids)
 
 
 def load_failed(name: str, error: Exception) -> LoadFailed:

@@ -12,38 +12,31 @@ from service.errors import InvalidRequestError
 from service.state.glossaries import Glossary
 from service.tasks.parameters import ListOf, Parameters, example, not_empty
 
+# Some clients send `split_sentences` as a number.
+SplitSentences = Annotated[
+    Literal["0", "1", "nonewlines"],
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+]
+TagHandling = Annotated[
+    Literal["xml", "html"] | None, BeforeValidator(lambda value: None if value == "" else value)
+]
 
-def _digit_as_text(value: Any) -> Any:
-    """Returns an integer as text, because some clients send `split_sentences` as a number."""
-    return str(value) if type(value) is int else value
 
-
-SplitSentences = Annotated[Literal["0", "1", "nonewlines"], BeforeValidator(_digit_as_text)]
-
-
-def _none_if_empty(value: Any) -> Any:
-    return None if value == "" else value
+def as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 def _as_names(value: Any) -> Any:
     """Returns the names of elements as a list; a form has them in one text, separated by commas."""
-    listed = value if isinstance(value, list) else [value]
-    if not all(isinstance(each, str) for each in listed):
+    listed = as_list(value)
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         return value
     return [name.strip() for each in listed for name in each.split(",") if name.strip()]
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 Names = Annotated[ListOf[str], BeforeValidator(_as_names)]
 
-UNAVAILABLE = (
-    "style_id",
-    "translation_memory_id",
-    "custom_instructions",
-)
+UNAVAILABLE = ("style_id", "translation_memory_id", "custom_instructions")
 """Parameters that change a translation at DeepL. The server cannot apply them and refuses them."""
 
 
@@ -104,7 +97,7 @@ class DeepLRequest(Parameters):
     preserve_formatting: bool = Field(
         False, description="Accepted; formatting is preserved in any case."
     )
-    tag_handling: Annotated[Literal["xml", "html"] | None, BeforeValidator(_none_if_empty)] = Field(
+    tag_handling: TagHandling = Field(
         None,
         description="Format of the texts. Tags are kept, and the text between them is translated.",
     )
@@ -130,7 +123,7 @@ class DeepLRequest(Parameters):
         description="XML: elements that are returned without translation.",
     )
     glossary_id: str | None = GLOSSARY_ID
-    glossary_ids: Annotated[ListOf[str], BeforeValidator(_as_list)] = Field(
+    glossary_ids: Annotated[ListOf[str], BeforeValidator(as_list)] = Field(
         default_factory=list,
         description="Up to 5 glossaries, in place of `glossary_id`; needs `source_lang`. If "
         "several glossaries have the same term, the first of these glossaries decides.",

@@ -10,12 +10,10 @@ from service.tasks.parameters import ListOf, Natural, Parameters, Positive, exam
 from service.tasks.translation.guards import GuardWarning
 from service.tasks.translation.sentences import SentenceScore
 
-
-def _default_format(value: Any) -> Any:
-    """Returns `text` for an empty format; LibreTranslate accepts an empty format."""
-    return "text" if value == "" else value
-
-
+# LibreTranslate accepts an empty format.
+TextFormat = Annotated[
+    Literal["text", "html"], BeforeValidator(lambda value: "text" if value == "" else value)
+]
 API_KEY: Any = Field(None, description="Key, if the server has keys.")
 GLOSSARY: Any = Field(
     None,
@@ -34,7 +32,7 @@ class TranslateRequest(Parameters):
     )
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
-    format: Annotated[Literal["text", "html"], BeforeValidator(_default_format)] = Field(
+    format: TextFormat = Field(
         "text",
         description="`text`, or `html`. In HTML, tags are kept, and the text between them is "
         "translated.",
