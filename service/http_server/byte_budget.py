@@ -10,7 +10,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from service.errors import OverloadedError
 
@@ -38,6 +38,7 @@ RETRY_SECONDS = 2
 """Time after which a refused client may try again. Stalled transfers have ended by then."""
 
 
+@dataclass(eq=False)
 class ByteBudget:
     """Counts the bytes that are reserved for bodies and unread replies.
 
@@ -50,11 +51,10 @@ class ByteBudget:
             time of its last progress. The order is by this time, earliest first.
     """
 
-    def __init__(self, max_bytes: int, whole: "ByteBudget | None" = None) -> None:
-        self.max_bytes = max_bytes
-        self.whole = whole
-        self.used = 0
-        self.transfers: dict[Reservation, float] = {}
+    max_bytes: int
+    whole: "ByteBudget | None" = None
+    used: int = 0
+    transfers: "dict[Reservation, float]" = field(default_factory=dict)
 
     def reserve(self, size: int, give_up: Callable[[], None]) -> "Reservation":
         """Reserves bytes for a transfer, which `give_up` ends after it has stalled."""

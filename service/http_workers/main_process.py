@@ -20,7 +20,6 @@ from service.core import Core, CoreLease, build_core
 from service.documents.store import TemporaryFolder
 from service.errors import InternalError, ServiceError, fault
 from service.http_workers.messages import (
-    Admit,
     Answer,
     Ask,
     Count,
@@ -78,8 +77,6 @@ class HttpWorkerLink:
         match message:
             case Submit():
                 self._submit(message)
-            case Admit():
-                self._admit(message)
             case Release():
                 if lease := self.leases.pop(message.lease, None):
                     lease.release()
@@ -141,6 +138,9 @@ class HttpWorkerLink:
         deadline = time.perf_counter() + message.seconds
         try:
             lease = self._lease(message)
+            if not message.items:
+                self.outbox.send(Answer(message.id, None))
+                return
             stream = lease.submit(message.items, deadline, message.total_tokens)
         except Exception as error:
             self._refuse(message.id, error)
@@ -154,15 +154,7 @@ class HttpWorkerLink:
         except Exception as error:
             self._refuse(number, error)
 
-    def _admit(self, message: Admit) -> None:
-        try:
-            self._lease(message)
-        except Exception as error:
-            self._refuse(message.id, error)
-        else:
-            self.outbox.send(Answer(message.id, None))
-
-    def _lease(self, message: Admit | Submit) -> CoreLease:
+    def _lease(self, message: Submit) -> CoreLease:
         lease = self.leases.get(message.lease)
         if lease is None:
             lease = CoreLease(

@@ -2,12 +2,12 @@
 
 After the HttpWorkerConfig, messages are sent in lists over one socket pair. The main process admits
 each request, and the admission is called a lease. A Submit sends items of a request. For a short
-request, the first Submit also asks for the lease. For a long request, an Admit asks for the lease
-before the texts are tokenised. If the Admit is refused, the texts are not tokenised. The answer to
-a Submit is a Refusal, or Results. A Refusal may also follow Results. When a request is complete,
-the HTTP worker sends Release, which ends the lease, and Count with the request's figures for the
-metrics. These two messages may wait a short time, so that they are sent in one list with later
-messages. Deadlines are sent as durations. An Ask gets an Answer or a Refusal with the same id.
+request, the first Submit also asks for the lease. For a long request, a Submit without items asks
+for the lease before the texts are tokenised. Its answer is an Answer or a Refusal. The answer to a
+Submit with items is a Refusal, or Results. A Refusal may also follow Results. When a request is
+complete, the HTTP worker sends Release, which ends the lease, and Count with the request's figures
+for the metrics. These two messages may wait a short time, so that they are sent in one list with
+later messages. Deadlines are sent as durations. An Ask gets an Answer or a Refusal with its id.
 """
 
 from collections.abc import Sequence
@@ -60,26 +60,15 @@ class Ask:
     arguments: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
-    """HTTP worker to main process: asks to admit a request of about `tokens` tokens.
-
-    `lease` is the id of the lease, unique in the HTTP worker.
-    """
-
-    id: int
-    lease: int
-    tokens: int
-    client: str = ""
-
-
 @dataclass(slots=True)
 class Submit:
-    """HTTP worker to main process: compute the items of a request, at least one.
+    """HTTP worker to main process: compute the items of a request, or admit it if there are none.
 
     The main process reads `tokens` and `client` only if the lease does not exist yet.
 
     Attributes:
+        lease: Id of the lease, unique in the HTTP worker.
+        tokens: Estimated number of tokens of the request.
         id: Id of the submission; its Results, and perhaps a Refusal, have the same id.
         seconds: Time until the deadline.
         total_tokens: Number of tokens of all submissions of the lease; 0 means the tokens of
@@ -133,7 +122,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Main process to HTTP worker: the answer to the Ask or Admit with the same id."""
+    """Main process to HTTP worker: the answer to the Ask or Submit with the same id."""
 
     id: int
     value: Any
@@ -141,7 +130,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Main process to HTTP worker: the Ask, Admit or Submit with the same id has failed."""
+    """Main process to HTTP worker: the Ask or Submit with the same id has failed."""
 
     id: int
     error: ServiceError
@@ -159,7 +148,7 @@ class Drain:
     has_delay: bool = True
 
 
-FromHttpWorker = Listening | Count | Ask | Admit | Submit | Release | Served
+FromHttpWorker = Listening | Count | Ask | Submit | Release | Served
 ToHttpWorker = Answer | Refusal | Results | Serve | Ping | Drain
 
 for _cls in (Count, Ended, Results, Submit):

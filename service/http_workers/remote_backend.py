@@ -12,7 +12,6 @@ from typing import Any
 
 from service.errors import ServiceError, stopping
 from service.http_workers.messages import (
-    Admit,
     Answer,
     Ask,
     Count,
@@ -127,7 +126,7 @@ class RemoteBackend:
         state: str = await self.ask(Ask, "unload_model", (name,))
         return state
 
-    async def ask(self, kind: type[Ask | Admit], *values: Any) -> Any:
+    async def ask(self, kind: type[Ask | Submit], *values: Any) -> Any:
         if self.is_lost:
             raise stopping()
         number = next(self.ids)
@@ -203,7 +202,7 @@ class RemoteLease:
     async def ask(self) -> None:
         self.is_held = True
         try:
-            await self.backend.ask(Admit, self.number, self.tokens, self.client)
+            await self.backend.ask(Submit, self.number, self.tokens, (), 0.0, 0, self.client)
         except ServiceError:
             self.is_held = False
             raise

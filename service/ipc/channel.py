@@ -12,7 +12,7 @@ import select
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -73,12 +73,12 @@ def deliver(message: M, receive: Callable[[M], None], sender: str) -> None:
         logger.error("a message of %s was not handled (%s): %s", sender, kind, fault(error))
 
 
+@dataclass(eq=False)
 class Outbox:
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self.writer = writer
-        self.messages: list[object] = []
-        self.due: asyncio.Handle | None = None
-        self.is_urgent = False
+    writer: asyncio.StreamWriter
+    messages: list[object] = field(default_factory=list)
+    due: asyncio.Handle | None = None
+    is_urgent: bool = False
 
     def send(self, message: object) -> None:
         """Sends a message in the next iteration of the event loop, after all earlier messages."""

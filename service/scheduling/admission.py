@@ -4,7 +4,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from service.errors import OverloadedError, RateLimitedError, RequestTooLargeError
 from service.settings.keys import RateLimits
@@ -41,15 +41,15 @@ class Throughput:
         return tokens * span / self.tokens
 
 
+@dataclass(eq=False)
 class Admission:
     """Counts requests and tokens between admission and reply. Above the limits, it refuses."""
 
-    def __init__(self, max_requests: int, max_tokens: int) -> None:
-        self.max_requests = max_requests
-        self.max_tokens = max_tokens
-        self.requests = 0
-        self.tokens = 0
-        self.throughput = Throughput()
+    max_requests: int
+    max_tokens: int
+    requests: int = 0
+    tokens: int = 0
+    throughput: Throughput = field(default_factory=Throughput)
 
     @property
     def utilization(self) -> float:

@@ -7,6 +7,7 @@ for each other, but both take cached results.
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from service.items import Result, WorkItem
@@ -15,6 +16,7 @@ from service.metrics.definitions import Metrics
 Key = tuple[object, ...]
 
 
+@dataclass(eq=False)
 class SentenceSharing:
     """The items in progress, and a bounded cache of results.
 
@@ -23,11 +25,10 @@ class SentenceSharing:
         running: Equal items of one lane. The first of them is computed, the others wait for it.
     """
 
-    def __init__(self, metrics: Metrics, max_entries: int) -> None:
-        self.metrics = metrics
-        self.max_entries = max_entries
-        self.running: dict[tuple[Key, bool], list[WorkItem]] = {}
-        self.cache: OrderedDict[Key, Any] = OrderedDict()
+    metrics: Metrics
+    max_entries: int
+    running: dict[tuple[Key, bool], list[WorkItem]] = field(default_factory=dict)
+    cache: OrderedDict[Key, Any] = field(default_factory=OrderedDict)
 
     def divide(self, items: Sequence[WorkItem]) -> tuple[list[WorkItem], list[WorkItem]]:
         """Returns the items to compute, and the known items: cached, in progress or repeated."""

@@ -200,7 +200,7 @@ class Supervisor:
                 answer = await link.ask(files.name, self._placed(config, link.name).load(files))
                 if isinstance(answer, LoadFailed):
                     raise LoadRefusedError(answer)
-            if files.name not in self._loaded():
+            if files.name not in self.resident_models():
                 raise WorkerLostError("all workers ended")
         except BaseException:
             await self.unload(files.name)
@@ -236,9 +236,6 @@ class Supervisor:
             for name, resident in models.items():
                 found[name].append(resident)
         return dict(found)
-
-    def _loaded(self) -> set[str]:
-        return {name for ready in self.ready.values() for name in ready}
 
     async def _run(self, name: str) -> None:
         started = await ChildProcess.start(self._start)
@@ -370,7 +367,9 @@ class Supervisor:
     def _describe(self, link: WorkerLink, resident: Resident) -> None:
         metrics, name, files = self.metrics, resident.name, self.files[resident.name]
         pair = (getattr(files, "source", ""), getattr(files, "target", ""))
-        metrics.model_load.labels(name).set(self._slowest_load(name))
+        metrics.model_load.labels(name).set(
+            max(each.load_seconds for each in self.resident_models()[name])
+        )
         metrics.model_memory.labels(link.name, name).set(resident.memory_bytes)
         labels = (name, *pair, resident.device, resident.dtype, files.revision)
         metrics.model_info.labels(*labels).set(1)
@@ -378,7 +377,3 @@ class Supervisor:
             "%s: %s on %s in %s, ready after %.1f s",
             link.name, name, resident.device, resident.dtype, resident.load_seconds,
         )  # fmt: skip
-
-    def _slowest_load(self, name: str) -> float:
-        found = [models[name] for models in self.ready.values() if name in models]
-        return max(model.load_seconds for model in found)

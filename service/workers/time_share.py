@@ -8,6 +8,7 @@ grows. A batch of short texts may overdraw the credit, so that it ends without a
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from service.items import Done
@@ -26,6 +27,7 @@ OnFailure = Callable[[str, Executor[Any, Any], Exception], None]
 """Receives a model's name, its executor and the error of a step."""
 
 
+@dataclass(eq=False)
 class TimeShare:
     """The executors of one task kind. Models whose texts are equally long take turns.
 
@@ -34,13 +36,12 @@ class TimeShare:
             foreground kind, whose executors all compute one step at every `run`.
     """
 
-    def __init__(self, share: float | None) -> None:
-        self.share = share
-        self.executors: dict[str, Executor[Any, Any]] = {}
-        self.credit = 0.0  # seconds for which slices may be computed
-        self.spent = 0.0  # seconds of the steps of the last `run`
-        self.has_failed = False  # whether a step of the last `run` failed
-        self.turns = Turns()
+    share: float | None
+    executors: dict[str, Executor[Any, Any]] = field(default_factory=dict)
+    credit: float = 0.0  # seconds for which slices may be computed
+    spent: float = 0.0  # seconds of the steps of the last `run`
+    has_failed: bool = False  # whether a step of the last `run` failed
+    turns: Turns = field(default_factory=Turns)
 
     def __bool__(self) -> bool:
         return any(self.executors.values())

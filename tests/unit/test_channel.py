@@ -18,7 +18,7 @@ from service.errors import (
     UnavailableError,
     outcome,
 )
-from service.http_workers.messages import Admit, Answer, Refusal, Release, Results, Submit
+from service.http_workers.messages import Answer, Refusal, Release, Results, Submit
 from service.ipc import channel
 from service.ipc.channel import LENGTH, Channel, Outbox, pack
 from service.items import (
@@ -129,7 +129,7 @@ def test_server_reads_what_a_worker_sends(size: int) -> None:
             failed=[Failed(4, "RuntimeError", True)],
         ),
         Report(batches={"en-pt": {BatchStats("encode", 1, 2, 3): 4}}),
-        Admit(7, 3, 20),
+        Submit(7, 3, 20, (), 0.0),
         Submit(7, 3, 20, ITEMS, 12.5, 40),
         Release(3),
         Results(7, [(1, Result([Hypothesis([5, 0])], 0.1, 0.2)), (0, Result(b"x", 0.1, 0.2))]),

@@ -18,7 +18,7 @@ from service.errors import (
 )
 from service.http_workers import remote_backend
 from service.http_workers.main_process import HttpWorkerLink
-from service.http_workers.messages import Admit, Drain, Listening, Release, Served, Submit
+from service.http_workers.messages import Drain, Listening, Release, Served, Submit
 from service.items import WorkItem
 from service.workers.messages import ModelSet
 from tests.unit.remote import Ends, begin, compute, connected
@@ -59,7 +59,7 @@ async def test_items_are_submitted_with_their_admission_or_after_it(
     assert all(result.queue_seconds >= 0 and result.device_seconds > 0 for result in results)
     lease.release()
     await ends.until_idle()
-    assert ends.kinds == [*[Admit] * at_once, Submit, Release]
+    assert ends.kinds == [*[Submit] * at_once, Submit, Release]
 
 
 async def test_results_stream_in_the_order_in_which_they_finish(ends: Ends) -> None:
@@ -110,7 +110,7 @@ async def test_refusal_reaches_the_request(at_once: bool, ends: Ends) -> None:
     for other in others:
         other.release()
     task = await begin(ends, sentences(1))
-    assert ends.kinds == [*([Admit] if at_once else [Submit, Release]), Submit]
+    assert ends.kinds == [*([Submit] if at_once else [Submit, Release]), Submit]
     ends.worker.finish_all()
     assert numbers(await task) == [2]
 
@@ -142,7 +142,7 @@ async def test_cancelled_admission_is_released(ends: Ends) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await ends.until_received(Admit, Release)
+    await ends.until_received(Submit, Release)
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -152,7 +152,7 @@ async def test_unused_lease_is_given_back(at_once: bool, ends: Ends) -> None:
     for _ in range(2):
         lease.release()
     await ends.until_idle()
-    assert ends.kinds == [Admit, Release][: 2 * at_once]
+    assert ends.kinds == [Submit, Release][: 2 * at_once]
 
 
 @pytest.mark.parametrize("make", [sentences, texts, pairs])
