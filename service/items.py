@@ -48,12 +48,10 @@ def bucket_of(num_tokens: int) -> int:
 
 
 def batch_tokens(is_on_gpu: bool) -> int:
-    """Returns the largest number of tokens of a batch of texts."""
     return GPU_BATCH_TOKENS if is_on_gpu else CPU_BATCH_TOKENS
 
 
 def capacity_tokens(is_on_gpu: bool) -> int:
-    """Returns the tokens up to which a worker gets more texts, for each model and bucket."""
     return CAPACITY_BATCHES * batch_tokens(is_on_gpu)
 
 
@@ -331,7 +329,6 @@ class ResultStream:
         self.waiter: asyncio.Future[None] | None = None
 
     def add(self, results: Sequence[tuple[int, Result]]) -> None:
-        """Takes results with the indices of their items."""
         if self.is_closed:
             return
         self.finished += results
@@ -345,7 +342,6 @@ class ResultStream:
         self.add(((index, result),))
 
     def fail(self, error: Exception) -> None:
-        """Ends the stream with an error."""
         if not self.is_closed:
             self.error = error
             self.close()

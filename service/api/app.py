@@ -118,7 +118,6 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
 
 
 def refusal_templates(dialects: Sequence[Dialect]) -> dict[bytes, Template]:
-    """Maps the path of each counted POST route to the response that refuses a request early."""
     return {
         path.encode(): _template(dialect, task)
         for dialect in dialects

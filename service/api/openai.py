@@ -398,7 +398,6 @@ async def shown_models(request: Request) -> list[AnyModelBody]:
 
 
 def all_models(services: Services, status: Status) -> list[AnyModelBody]:
-    """Returns the served models under all their names, then the models that are changing."""
     catalog = services.catalog
     served = [model_body(each, services, status) for each in catalog.served.values()]
     served += [

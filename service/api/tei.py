@@ -286,7 +286,6 @@ Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
 
 
 def check_inputs(value: Any, info: ValidationInfo) -> Any:
-    """Refuses values that are no text, no pair of texts, and no list of such lists."""
     name = info.field_name
     if isinstance(value, list) and value and isinstance(value[0], list):
         for place, each in enumerate(value):
@@ -374,7 +373,6 @@ async def predict(request: Request) -> Response:
 async def score(
     request: Request, body: ScoreParameters, name: str, inputs: Sequence[ScoreInputs]
 ) -> tuple[Scores, str]:
-    """Returns the scores of the inputs, which the parameter `name` has, and the model's label."""
     services, context = services_of(request), context_of(request)
     context.num_inputs = len(inputs)
     reranker = Reranker(services.catalog, services.backend, services.settings)

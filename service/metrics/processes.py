@@ -80,7 +80,6 @@ class ProcessMetrics:
 
 
 def cpu_seconds(folder: Path) -> float:
-    """Returns the user and system CPU seconds of a process from its folder in /proc."""
     stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
     fields = stat.rpartition(")")[2].split()  # a command's name may hold spaces and brackets
     return (int(fields[USER_TICKS]) + int(fields[SYSTEM_TICKS])) / os.sysconf("SC_CLK_TCK")

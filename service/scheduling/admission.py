@@ -97,7 +97,6 @@ class Admission:
 
 
 def late(needed: float, seconds: float) -> OverloadedError:
-    """Returns the error for a request whose predicted time would miss its deadline."""
     excess = math.ceil(needed - seconds)
     return OverloadedError(
         f"the request and those before it would take up to {needed:.1f} s, but its deadline is in "

@@ -66,7 +66,6 @@ class Lane:
 
     @property
     def next_rows(self) -> int:
-        """Number of rows that the next item takes; 0 in an empty lane."""
         for client in self.clients.values():
             for item in client.items.values():
                 return item.rows

@@ -145,7 +145,6 @@ class Scheduler:
                 slots.labels(model, "free").set_function(partial(self.free_rows, kind, model))
 
     def remove_model(self, model: str) -> None:
-        """Accepts no more items for a model, and fails its remaining items."""
         left: list[WorkItem] = []
         for queues in self.queues.values():
             queue = queues.pop(model, None)

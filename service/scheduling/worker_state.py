@@ -61,7 +61,6 @@ class WorkerState:
             self.bulk_rows[item.kind, item.model] -= item.rows
 
     def take_back_all(self) -> list[WorkItem]:
-        """Removes all items, in the order of their dispatch."""
         items = [*self.held.values()]
         for item in items:
             self.take_back(item)
@@ -85,5 +84,4 @@ class WorkerState:
         return left
 
     def total_used(self, kind: str) -> int:
-        """Returns the capacity that all items of a kind take, over all models."""
         return sum([cost for (each, _, _), cost in self.used.items() if each == kind])

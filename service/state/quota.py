@@ -43,7 +43,6 @@ class Quota:
         self.refuse_over(self.add(account, month, number, self.limit), number)
 
     async def check(self, account: str, number: int) -> None:
-        """Checks that an account may still use a number of characters, without counting them."""
         if self.limit:
             self.refuse_over(await self.used(account), number)
 

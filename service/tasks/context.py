@@ -109,7 +109,6 @@ class RequestContext:
             self.times.add("device", device_seconds, 0.0)
 
     def stage(self, name: str) -> "Stage":
-        """Returns a context manager that adds the time of its `with` block to a stage."""
         return Stage(self, name)
 
     def add(self, name: str, seconds: float, seconds_ago: float = 0.0) -> None:
@@ -119,7 +118,6 @@ class RequestContext:
             self.times.add(name, seconds, seconds_ago)
 
     def server_timing(self) -> str:
-        """Returns the value of the Server-Timing header, in milliseconds."""
         timing = ""
         for name, seconds in self.stages.items():
             timing += f", {name};dur={1000 * seconds:.2f}"

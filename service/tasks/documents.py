@@ -149,7 +149,6 @@ class DocumentTranslator:
         return DocumentJob(name, data, document, size, source, target, context, state)
 
     async def run(self, job: DocumentJob) -> None:
-        """Translates a document, and keeps the translation."""
         state = job.state
         try:
             async with self.quota.spent(job.context.account, state.characters):
@@ -199,13 +198,11 @@ class DocumentTranslator:
         self.timer = loop.call_at(when, lambda: self.in_background(self.remove_expired()))
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs work for which no request waits."""
         task = asyncio.create_task(work)
         self.background.add(task)
         task.add_done_callback(self.background.discard)
 
     def close(self) -> None:
-        """Ends the process that reads documents, and the timer."""
         self.reader.close()
         if self.timer is not None:
             self.timer.cancel()
@@ -246,7 +243,6 @@ class DocumentTranslator:
             raise InvalidRequestError(str(error)) from None
 
     async def _in_time(self, context: RequestContext, work: Awaitable[T]) -> T:
-        """Returns the result of `work`, or cancels it at the time limit of a document."""
         deadline = context.deadline(self.settings.file_timeout_seconds)
         try:
             async with asyncio.timeout(deadline - time.perf_counter()):
@@ -275,7 +271,6 @@ class DocumentTranslator:
     async def _translate_batches(
         self, job: DocumentJob, waiting: deque[list[str]], known: dict[str, str | None]
     ) -> None:
-        """Takes batches from `waiting`, and translates them, until `waiting` is empty."""
         while waiting:
             texts = waiting.popleft()
             known.update(zip(texts, await self._translate_batch(job, texts), strict=True))

@@ -89,7 +89,6 @@ class Draft:
     is_cut: bool = False  # at `limit`
 
     def change(self, likeliest: Sequence[int]) -> None:
-        """Corrects the draft by the most probable token at each position."""
         same = next(
             (i for i, ids in enumerate(zip(self.ids, likeliest, strict=True)) if ids[0] != ids[1]),
             len(self.ids),

@@ -76,7 +76,6 @@ class Reranker:
 def tokenize(
     served: ServedReranker, inputs: Sequence[Inputs], end: Direction
 ) -> list[TokenizedPair]:
-    """Tokenises each text or pair; equal texts are tokenised once."""
     tokenizer = served.tokenizer
     encode = lru_cache(maxsize=None)(lambda text: tokenizer.encode(text, end))
     return [

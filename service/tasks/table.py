@@ -77,15 +77,12 @@ KINDS: dict[type, tuple[str, ...]] = {
 
 
 def kinds_of(files: AnyFiles) -> tuple[str, ...]:
-    """Returns the names of the task kinds that the workers compute with a model."""
     return KINDS[type(files)]
 
 
 def task_series() -> dict[str, TaskSeries]:
-    """Maps the name of each kind to its metric series."""
     return {row.name: row.series for row in ROWS}
 
 
 def executor_specs(settings: Settings) -> tuple[ExecutorSpec, ...]:
-    """Returns the executor and the time share of each kind, in order of precedence."""
     return tuple(ExecutorSpec(row.name, row.executor, row.share(settings)) for row in ROWS)

@@ -56,7 +56,6 @@ class Vocabulary:
     async def texts(
         self, ids: Sequence[list[int]], skip_special: bool, context: RequestContext
     ) -> list[str]:
-        """Returns the text of each list of ids."""
         check_num_inputs(ids, self.settings.max_inputs, "ids")
         sizes = [len(each) for each in ids]
         check_num_tokens(sizes, self.settings.max_pending_tokens, "ids")

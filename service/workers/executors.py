@@ -292,11 +292,9 @@ class Executor(ABC, Generic[Item, Queue]):
         """
 
     def shrink(self) -> None:
-        """Lowers the number of tokens of later batches."""
         self.budget.shrink(self.current.running.values())
 
     def isolate(self) -> list[Item]:
-        """Ends a batch that failed, as `Backlog.isolate` does."""
         return self.current.isolate()
 
     def drain_stats(self) -> list[BatchStats]:

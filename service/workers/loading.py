@@ -75,7 +75,6 @@ def load(loaders: Loaders, message: Load) -> LoadedModel:
 
 
 def load_translation_model(files: ModelFiles, config: WorkerConfig) -> LoadedModel:
-    """Loads and warms up a translation model, whose encoder can also embed texts."""
     device = select_device(config.device)
     use_shortlist = config.shortlist == "on" or (
         config.shortlist == "auto" and device.type == "cpu"

@@ -99,7 +99,6 @@ def _without_arrays(value: Any) -> Any:
 
 
 def bertviz_body(items: Sequence[SequenceAttention]) -> dict[str, Any]:
-    """Returns the keyword arguments of bertviz' `head_view` and `model_view` for each item."""
     return {"items": [_bertviz_item(item) for item in items]}
 
 

@@ -213,7 +213,6 @@ async def read_languages(request: Request) -> tuple[str, str]:
 
 
 def pairs(catalog: Catalog) -> list[tuple[str, str]]:
-    """Returns the language pairs that the server translates; the codes have no regions."""
     directions = (
         (base_language(source), base_language(target))
         for source, targets in catalog.offers().items()

@@ -182,7 +182,6 @@ def sample(texts: Sequence[str]) -> list[str]:
 
 
 def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
-    """Returns up to three languages, with their mean confidence over all texts, best first."""
     totals: dict[str, float] = {}
     for detection in (d for found in detections for d in found):
         totals[detection.language] = totals.get(detection.language, 0.0) + detection.confidence

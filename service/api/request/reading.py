@@ -73,7 +73,6 @@ async def read_permitted(
 
 
 def find_key(request: Request, given: str) -> ApiKey:
-    """Returns the key of a request, and stores its hash in the context of the request."""
     if not given:
         raise MissingKeyError(
             "Please contact the server operator to get an API key",

@@ -149,7 +149,6 @@ def refusal(error: DocumentError) -> ServiceError:
 
 
 def download(state: DocumentState, content: bytes) -> Response:
-    """Returns the response with a translated document. A browser saves the document as a file."""
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(state.name)}",
         "X-Content-Type-Options": "nosniff",

@@ -54,7 +54,6 @@ class PairAligner:
     settings: Settings
 
     async def attend(self, pairs: Sequence[TranslatedPair], context: RequestContext) -> None:
-        """Gives each pair without recorded attention the attention of a second pass."""
         aligners = {name: await self._aligner(name) for name in {pair.model for pair in pairs}}
         missing = [pair for pair in pairs if pair.weights is None]
         items = []
@@ -116,5 +115,4 @@ async def submit_all(
 
 
 def _num_weights(item: AttentionItem) -> int:
-    """Returns the number of weights of a head: one for each pair of source and target token."""
     return len(item.job.source) * len(item.job.target)

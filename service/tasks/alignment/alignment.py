@@ -177,7 +177,6 @@ def _word_starts(side: TokenizedText) -> Iterator[int]:
 
 
 def _begins_word(side: TokenizedText, at: int) -> bool:
-    """Returns whether a token begins a word whatever its class."""
     is_outer = at in (0, len(side.ids) - 1)
     return is_outer or side.special[at] or side.special[at - 1]
 

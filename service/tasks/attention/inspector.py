@@ -56,7 +56,6 @@ class Inspector:
     async def inspect(
         self, request: AttentionRequest, context: RequestContext
     ) -> list[SequenceAttention]:
-        """Returns the attention of every sequence of a request."""
         model = await self._choose_model(request, request.texts[0], context)
         queries = model.queries(request)
         sources = await self._tokenize(request.texts, model, request.split, context)
@@ -73,7 +72,6 @@ class Inspector:
             )
 
     async def trace(self, request: StepsRequest, context: RequestContext) -> TraceResult:
-        """Returns the attention of one token in one head, step by step."""
         model = await self._choose_model(request, request.text, context)
         # A wrong layer or head is refused before any text is tokenised.
         trace_query(model.config, request, 0, (1, int(request.has_target)))

@@ -49,7 +49,6 @@ class Aligner:
 
 
 def attention_query(config: InspectedConfig, request: AttentionRequest) -> AttentionQuery:
-    """Returns the query of a request, with the requested layers and heads as indices from 0."""
     query = resolved(
         lambda: resolve_query(
             config,
@@ -103,7 +102,6 @@ def aligner_of(
 
 
 def detachment_query(config: ModelConfig) -> AttentionQuery:
-    """Returns the query of the detachment score: the mean over the heads of the last layer."""
     return resolve_query(config, [AttentionKind.CROSS], [-1], None, Reduction.MEAN_HEADS)
 
 

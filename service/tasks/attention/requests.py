@@ -135,7 +135,6 @@ class AttentionQuestion(Parameters):
 
     @property
     def has_target(self) -> bool:
-        """Whether each text is read together with a translation."""
         return HAS_TARGET[self.task]
 
     @model_validator(mode="after")
@@ -376,7 +375,6 @@ class StepsRequest(OneTextQuestion):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, fields: Any) -> Any:
-        """Adds the default that depends on the task."""
         if isinstance(fields, dict) and not _has_target(fields.get("task")):
             kind = fields.get("kind")
             return {**fields, "kind": "encoder" if kind is None else kind}

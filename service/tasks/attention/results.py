@@ -100,7 +100,6 @@ def _id_of(token: str | int, tokenizer: Tokenizer) -> int:
 
 
 def check_num_probabilities(count: int, limit: int, way_out: str) -> None:
-    """Refuses a request for too many probabilities; the error names a way out."""
     if count > limit:
         raise RequestTooLargeError(
             f"Invalid request: {count} probabilities exceed the limit of {limit}: {way_out}, or "
@@ -216,7 +215,6 @@ class Attention:
 
     @property
     def heads(self) -> list[int] | str:
-        """The numbers of the heads, or the value of `heads` for heads that are merged."""
         if self.query.norm.merges_heads and self.query.reduce is not Reduction.ROLLOUT:
             return "all"
         return HEADS.get(self.query.reduce, list(self.query.heads))
@@ -278,7 +276,6 @@ class Queries:
         start: str,
         request: AttentionRequest,
     ) -> list[SequenceAttention]:
-        """Returns the attention of each text, from its result, in the requested form."""
         items = []
         for text, result in zip(texts, results, strict=True):
             maps, *others = result.value

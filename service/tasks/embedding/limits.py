@@ -86,7 +86,6 @@ def find_long(
 
 
 def check_dimensions(dimensions: int | None, size: int) -> int:
-    """Returns the size of the returned vectors, from that of the request and of the model."""
     if dimensions is not None and dimensions > size:
         raise InvalidRequestError(
             f"Invalid request: dimensions parameter must be <= {size}, the size of this model's "
@@ -97,7 +96,6 @@ def check_dimensions(dimensions: int | None, size: int) -> int:
 
 
 def find_prompt(name: str | None, prompts: Mapping[str, str], default: str | None) -> str:
-    """Returns the prompt before each text, by the name in the request or else in the default."""
     if name is None:
         return "" if default is None else prompts[default]
     if name not in prompts:

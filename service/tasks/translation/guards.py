@@ -213,7 +213,6 @@ REGARD_GUARD_BEAM_SIZE is 0, so the guard is not in GUARDS."""
 
 
 def rejecting(reading: Reading) -> list[str]:
-    """Returns the names of the guards that reject a translation."""
     names = []
     for name, rejects in GUARDS.items():
         if rejects(reading):

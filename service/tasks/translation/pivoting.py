@@ -84,7 +84,6 @@ class PivotPipeline:
         return item
 
     async def run(self, items: Sequence[TranslationItem]) -> list[Result]:
-        """Translates sentences; returns one result each, in order."""
         if not items:
             return []
         stream = self.lease.submit(items, self.deadline, self.total_tokens)
@@ -137,7 +136,6 @@ class PivotPipeline:
 
 
 def joined(first: Result, parts: Sequence[Result], options: DecodingOptions) -> Result:
-    """Joins the parts of a second translation; the times include the first translation."""
     depth = max((len(part.value) for part in parts), default=0)
     hypotheses = [
         concatenated([part.value[min(rank, len(part.value) - 1)] for part in parts], options)
@@ -151,7 +149,6 @@ def joined(first: Result, parts: Sequence[Result], options: DecodingOptions) -> 
 
 
 def concatenated(parts: Sequence[Hypothesis], options: DecodingOptions) -> Hypothesis:
-    """Joins the hypotheses of consecutive parts into one hypothesis."""
     if len(parts) == 1:
         return parts[0]
     tokens = [token for part in parts for token in part.tokens]

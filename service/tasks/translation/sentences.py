@@ -187,7 +187,6 @@ class Sentence:
 
     @property
     def read_source(self) -> str:
-        """The sentence as the model has read it last."""
         return self.carrier.text if self.carrier else self.source
 
     def load(self, variant: int) -> bool:
@@ -205,7 +204,6 @@ class Sentence:
     def item(
         self, pipeline: PivotPipeline, options: DecodingOptions | None = None
     ) -> TranslationItem:
-        """Returns the work item of the sentence, by default with the options of the request."""
         if options is None:
             options = pipeline.with_attention if self.tags else pipeline.options
         return pipeline.item(
@@ -222,7 +220,6 @@ class Sentence:
         return TranslatedPair(direction.name, tokens, translation, hypothesis.attention)
 
     def reading(self, hypothesis: Hypothesis) -> Reading:
-        """Returns the sentence and a translation, as the guards read them."""
         tokenizer = self.text.tokenizers[1]
         decoded = tokenizer.decode(hypothesis.tokens)
         return Reading(self.ids, self.read_source, hypothesis, decoded, tokenizer.eos_id)
