@@ -115,6 +115,10 @@ class LengthSender:
             self.connection.unread.let_go(len(body))
 
 
+def body_response(body: Mapping[str, Any]) -> Response:
+    return json_response(json_chunks(body), num_bytes_of(body))
+
+
 def json_response(
     chunks: Iterator[bytes], num_bytes: int, headers: Mapping[str, str] | None = None
 ) -> Response:

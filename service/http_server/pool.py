@@ -6,7 +6,7 @@ The application and the pool know connections only as protocols, without uvicorn
 import asyncio
 import logging
 import resource
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from service.http_server.byte_budget import KEYLESS_SHARE, ByteBudget, UnreadReply
@@ -138,21 +138,16 @@ class ConnectionPool:
     def _make_room(self, now: float) -> None:
         if now < self.next_search:
             return
-        found = [*self._idle(now - IDLE_SECONDS)]
-        for idle in found:
+        found = [
+            (since, id(each), each)
+            for each in self.connections
+            if (since := each.idle_since) is not None and since <= now - IDLE_SECONDS
+        ]
+        for _, _, idle in sorted(found)[:CLOSED_AT_ONCE]:
             self.connections.discard(idle)
             idle.close()
         if len(found) < CLOSED_AT_ONCE:
             self.next_search = now + SEARCH_SECONDS
-
-    def _idle(self, latest: float) -> Iterator[Watched]:
-        found = [
-            (since, id(each), each)
-            for each in self.connections
-            if (since := each.idle_since) is not None and since <= latest
-        ]
-        for _, _, each in sorted(found)[:CLOSED_AT_ONCE]:
-            yield each
 
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()

@@ -23,7 +23,6 @@ from service.tasks.attention.requests import Format, Include
 from service.tasks.attention.results import (
     Attention,
     Labels,
-    Probabilities,
     SequenceAttention,
     TraceResult,
     token_labels,
@@ -69,8 +68,7 @@ def _arrays(items: Sequence[SequenceAttention]) -> dict[str, NDArray[Any]]:
             if attention.indices is not None:
                 named[f"{name}.indices"] = attention.indices
         if item.probabilities is not None:
-            body = probabilities_body(item.probabilities)
-            named.update(dict(_arrays_of(body, f"item{number}.probabilities")))
+            named.update(_arrays_of(item.probabilities, f"item{number}.probabilities"))
     return named
 
 
@@ -153,7 +151,7 @@ def _item_body(item: SequenceAttention, decimals: int | None) -> dict[str, Any]:
         score = item.detachment
         body["detachment"] = score if decimals is None else round(score, decimals)
     if item.probabilities is not None:
-        body["probabilities"] = probabilities_body(item.probabilities)
+        body["probabilities"] = item.probabilities
     return body
 
 
@@ -168,30 +166,6 @@ def _attention_body(attention: Attention) -> dict[str, Any]:
         "data": attention.data,
     }
     return body if attention.indices is None else {**body, "indices": attention.indices}
-
-
-def probabilities_body(probabilities: Probabilities) -> dict[str, Any]:
-    """Returns the probabilities of a translation. JSON has null in place of minus infinity."""
-    found = probabilities.found
-    return {
-        "num_candidates": found.num_candidates,
-        "log_probs": found.log_probs,
-        "ranks": found.ranks,
-        "entropies": found.entropies,
-        "is_candidate": found.is_candidate,
-        "likeliest": {
-            "tokens": probabilities.likeliest,
-            "ids": found.likeliest,
-            "log_probs": found.likeliest_log_probs,
-        },
-        "named": {
-            "tokens": probabilities.named,
-            "ids": probabilities.named_ids,
-            "is_candidate": found.is_named_candidate,
-            "log_probs": found.named_log_probs,
-            "ranks": found.named_ranks,
-        },
-    }
 
 
 def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, Any]:

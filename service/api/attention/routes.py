@@ -28,7 +28,7 @@ from service.api.errors import ERRORS, MISSING
 from service.api.request.body import check_number
 from service.api.request.parameters import described
 from service.api.request.reading import read_parameters, unless_disconnected
-from service.api.responses import json_chunks, json_response, num_bytes_of
+from service.api.responses import body_response
 from service.errors import RequestTooLargeError
 from service.tasks.attention.requests import AttentionRequest, Format, KnockoutBody, StepsRequest
 from service.tasks.attention.results import SequenceAttention
@@ -68,9 +68,7 @@ async def _response(
         size = body["usage"]["attention_values"]
         content = await run_sized(size, deadline, write, body, items)
         return Response(content, media_type=MEDIA_TYPES[chosen])
-    num_bytes = num_bytes_of(body)
-    written_body = bertviz_body(items) if chosen == "bertviz" else body
-    return json_response(json_chunks(written_body), num_bytes)
+    return body_response(bertviz_body(items) if chosen == "bertviz" else body)
 
 
 @router.post("/attention/steps", **described(StepsRequest, StepsResponse))
@@ -82,8 +80,7 @@ async def steps(request: Request) -> Response:
         context.num_inputs = 1
     found = await unless_disconnected(request, services.inspector.trace(body, context))
     with context.stage("serialize"):
-        reply = steps_body(found, body.include)
-        return json_response(json_chunks(reply), num_bytes_of(reply))
+        return body_response(steps_body(found, body.include))
 
 
 @router.post("/attention/knockout", **described(KnockoutBody, KnockoutResponse))
@@ -101,8 +98,7 @@ async def knockout(request: Request) -> Response:
             )
     found = await unless_disconnected(request, compare(services.inspector, body, context))
     with context.stage("serialize"):
-        reply = knockout_body(found)
-        return json_response(json_chunks(reply), num_bytes_of(reply))
+        return body_response(knockout_body(found))
 
 
 DIALECT = Dialect(

@@ -117,7 +117,9 @@ async def upload(request: Request) -> Response:
         ("target_lang", body.target_lang),
     )
     name = body.filename or body.file.name
-    check_options(body)
+    check_formality(body.formality)
+    if body.glossary_id and not body.source_lang:
+        raise InvalidRequestError(GLOSSARY_NEEDS_SOURCE)
     check_format(body, name)
     given = context_of(request)
     context = RequestContext(
@@ -165,12 +167,6 @@ async def result(request: Request, document_id: str) -> Response:
     if content is None:
         raise not_found()
     return download(state, content)
-
-
-def check_options(body: DocumentRequest) -> None:
-    check_formality(body.formality)
-    if body.glossary_id and not body.source_lang:
-        raise InvalidRequestError(GLOSSARY_NEEDS_SOURCE)
 
 
 def check_format(body: DocumentRequest, name: str) -> None:

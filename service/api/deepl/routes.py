@@ -65,6 +65,11 @@ def resolve(body: DeepLRequest, texts: list[str], services: Services) -> Transla
         raise InvalidRequestError(
             f"'{body.unavailable}' is not available on this server.", details="leave it out"
         )
+    xml = None
+    if body.tag_handling == "xml":
+        tags = body.ignore_tags, body.splitting_tags, body.non_splitting_tags
+        ignored, splitting, inline = map(frozenset, tags)
+        xml = XmlRules(ignored, splitting, inline, body.outline_detection)
     return TranslationRequest(
         texts,
         source,
@@ -73,16 +78,7 @@ def resolve(body: DeepLRequest, texts: list[str], services: Services) -> Transla
         split_sentences=body.split_sentences != "0",
         split_lines=body.split_sentences == "1" or body.tag_handling is not None,
         is_html=body.tag_handling == "html",
-        xml=xml_rules(body) if body.tag_handling == "xml" else None,
-    )
-
-
-def xml_rules(body: DeepLRequest) -> XmlRules:
-    return XmlRules(
-        frozenset(body.ignore_tags),
-        frozenset(body.splitting_tags),
-        frozenset(body.non_splitting_tags),
-        body.outline_detection,
+        xml=xml,
     )
 
 

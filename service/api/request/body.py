@@ -311,32 +311,25 @@ class BodyReader:
         self.buffer.reserve(size)
 
     def _expire(self) -> None:
-        self._interrupt(too_slow(self.buffer.size, self.seconds))
+        self._interrupt(
+            DeadlineExceededError(
+                f"only {self.buffer.size} bytes of the body arrived within {self.seconds:g} s; "
+                "send a smaller body, or try again"
+            )
+        )
 
     def _give_up(self) -> None:
-        self._interrupt(stalled(self.buffer.size))
+        message = (
+            f"only {self.buffer.size} bytes of the body have arrived, and the server needs the "
+            f"memory for others; send the body faster than {LEAST_RATE} bytes/s, send it in parts "
+            f"of up to {SMALL_BYTES} bytes, or try again later"
+        )
+        self._interrupt(OverloadedError(message, RETRY_SECONDS, "bytes"))
 
     def _interrupt(self, failure: ServiceError) -> None:
         if self.failure is None:
             self.failure = failure
             self.task.cancel()
-
-
-def stalled(size: int) -> OverloadedError:
-    return OverloadedError(
-        f"only {size} bytes of the body have arrived, and the server needs the memory for others; "
-        f"send the body faster than {LEAST_RATE} bytes/s, send it in parts of up to {SMALL_BYTES} "
-        "bytes, or try again later",
-        RETRY_SECONDS,
-        "bytes",
-    )
-
-
-def too_slow(size: int, seconds: float) -> DeadlineExceededError:
-    return DeadlineExceededError(
-        f"only {size} bytes of the body arrived within {seconds:g} s; "
-        "send a smaller body, or try again"
-    )
 
 
 def too_large(size: int, limit: int) -> RequestTooLargeError:

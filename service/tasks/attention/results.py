@@ -6,7 +6,7 @@ into words and keeps the largest values of each row. `service/api/attention` wri
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,19 +38,6 @@ from service.tasks.attention.requests import AttentionRequest, ProbabilitiesQues
 
 
 @dataclass(frozen=True, slots=True)
-class Probabilities:
-    """The probabilities at each position of a translation, with the spelling of the tokens.
-
-    A list of likeliest tokens has fewer than `top_k` if fewer have a probability above 0.
-    """
-
-    found: TokenProbabilities
-    likeliest: list[list[str]]
-    named: list[str]
-    named_ids: list[int]
-
-
-@dataclass(frozen=True, slots=True)
 class Scoring:
     """The query for the requested probabilities, and the tokenizer of the target language."""
 
@@ -65,21 +52,33 @@ class Scoring:
         named = tuple(_id_of(token, tokenizer) for token in question.tokens)
         return cls(ProbabilityQuery(question.top_k, named, first_id), tokenizer)
 
-    def read(self, found: TokenProbabilities, decimals: int | None) -> Probabilities:
-        """Returns the result of the query, rounded to `decimals`, with the spelling of tokens."""
+    def read(self, found: TokenProbabilities, decimals: int | None) -> dict[str, Any]:
+        """Returns the probabilities for a response, rounded to `decimals`.
+
+        A list of likeliest tokens has fewer than `top_k` if fewer have a probability above 0. JSON
+        has null in place of minus infinity.
+        """
         likeliest = [[i for i in row if i >= 0] for row in found.likeliest.tolist()]
-        return Probabilities(
-            replace(
-                found,
-                log_probs=rounded(found.log_probs, decimals),
-                entropies=rounded(found.entropies, decimals),
-                likeliest_log_probs=rounded(found.likeliest_log_probs, decimals),
-                named_log_probs=rounded(found.named_log_probs, decimals),
-            ),
-            list(map(self.tokenizer.pieces, likeliest)),
-            self.tokenizer.pieces([*self.query.named]),
-            [*self.query.named],
-        )
+        named = [*self.query.named]
+        return {
+            "num_candidates": found.num_candidates,
+            "log_probs": rounded(found.log_probs, decimals),
+            "ranks": found.ranks,
+            "entropies": rounded(found.entropies, decimals),
+            "is_candidate": found.is_candidate,
+            "likeliest": {
+                "tokens": list(map(self.tokenizer.pieces, likeliest)),
+                "ids": found.likeliest,
+                "log_probs": rounded(found.likeliest_log_probs, decimals),
+            },
+            "named": {
+                "tokens": self.tokenizer.pieces(named),
+                "ids": named,
+                "is_candidate": found.is_named_candidate,
+                "log_probs": rounded(found.named_log_probs, decimals),
+                "ranks": found.named_ranks,
+            },
+        }
 
 
 def _id_of(token: str | int, tokenizer: Tokenizer) -> int:
@@ -233,7 +232,7 @@ class SequenceAttention:
     attentions: list[Attention]
     alignment: Alignment | None = None
     detachment: float | None = None
-    probabilities: Probabilities | None = None
+    probabilities: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
