@@ -89,14 +89,10 @@ class Failed:
 
     A worker computes a failing batch again in smaller parts, until the failing item is alone. The
     report therefore names only this item.
-
-    Attributes:
-        error: Class name of the error.
-        is_out_of_memory: Whether the device ran out of memory.
     """
 
     id: int
-    error: str
+    error: str  # name of the error's class
     is_out_of_memory: bool
 
 
@@ -105,29 +101,6 @@ class WorkItem(ABC):
 
     Each task kind has a subclass: a dataclass, whose fields other processes receive. The attributes
     from `queue` on belong to the scheduler, which sets them. They stay in its process.
-
-    Attributes:
-        kind: Name of the task kind.
-        model: Served name of the model that computes the item.
-        is_bulk: Whether the item waits in the bulk lane, which has less priority than the lane of
-            interactive items. It is for documents and for requests with many items.
-        id: Number that the scheduler assigns, unique among all items; 0 until then.
-        queue: The `service.scheduling.lanes.Queue` in which the item has waited; None before.
-        shared: The key, and the lane, of an item that equal items may share; else None.
-        receiver: The submission that the item belongs to.
-        index: Index of the item in its submission.
-        client: Identity of the client: a hash of its API key, or its address.
-        deadline: Time by time.perf_counter at which the submission fails.
-        created: Time of the submission, by time.perf_counter.
-        dispatched: Time of the last dispatch to a worker, by time.perf_counter.
-        attempts: Number of dispatches.
-        bucket: Length bucket in which the item waits; 0 if the kind has only one.
-        cost: Share of a worker's capacity that the item takes, in the unit of the kind's policy.
-        tokens: The value of `num_tokens`.
-        rows: The value of `num_rows`.
-        work: Number of row-tokens, which is tokens times rows.
-        load: Share of the item in the occupancy of its queue: rows, or tokens.
-        occupancy: Occupancy of the queue right after the last dispatch.
     """
 
     __slots__ = (
@@ -151,25 +124,27 @@ class WorkItem(ABC):
     )
 
     kind: ClassVar[str]
-    model: str
+    model: str  # served name of the model that computes the item
+    # Whether the item waits in the bulk lane: documents, and requests with many items.
     is_bulk: bool
-    id: int
-    queue: Any
+    id: int  # number that the scheduler assigns, unique among all items; 0 until then
+    queue: Any  # the `service.scheduling.lanes.Queue` in which the item has waited; None before
+    # The key, and the lane, of an item that equal items may share; else None.
     shared: tuple[tuple[object, ...], bool] | None
-    receiver: "ResultStream"
-    index: int
-    client: str
-    deadline: float
-    created: float
-    dispatched: float
-    attempts: int
-    bucket: int
-    cost: int
-    tokens: int
-    rows: int
-    work: int
-    load: int
-    occupancy: int
+    receiver: "ResultStream"  # the submission that the item belongs to
+    index: int  # in its submission
+    client: str  # identity of the client: a hash of its API key, or its address
+    deadline: float  # of the submission; this time and the next two by time.perf_counter
+    created: float  # time of the submission
+    dispatched: float  # time of the last dispatch to a worker
+    attempts: int  # number of dispatches
+    bucket: int  # length bucket in which the item waits; 0 if the kind has only one
+    cost: int  # share of a worker's capacity, in the unit of the kind's policy
+    tokens: int  # the value of `num_tokens`
+    rows: int  # the value of `num_rows`
+    work: int  # row-tokens: tokens times rows
+    load: int  # share of the item in the occupancy of its queue: rows, or tokens
+    occupancy: int  # of the queue right after the last dispatch
 
     @property
     @abstractmethod

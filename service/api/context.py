@@ -109,21 +109,15 @@ class Services:
 
 @dataclass(slots=True, eq=False)
 class HttpContext(RequestContext):
-    """The context of a request that came over HTTP. It is `context` in the scope's `state`.
+    """The context of a request that came over HTTP. It is `context` in the scope's `state`."""
 
-    Attributes:
-        dialect: Decides the shape of errors and the scope that a key needs.
-        headers: The first value of each header; names are in lower case.
-        connection: Connection of the request; None if an ASGI client in this process sent it.
-        is_admitted: Whether LoopLoad has accepted the request; None until it is counted.
-        reservation: The bytes of a large body in the budget of the HTTP process.
-    """
-
-    dialect: Dialect = OWN
+    dialect: Dialect = OWN  # decides the shape of errors and the scope that a key needs
+    # First value of each header; names are in lower case.
     headers: dict[bytes, bytes] = field(default_factory=dict)
-    connection: ClientConnection | None = None
+    connection: ClientConnection | None = None  # None if an ASGI client in this process sent it
+    # Whether LoopLoad has accepted the request; None until it is counted.
     is_admitted: bool | None = None
-    reservation: Reservation | None = None
+    reservation: Reservation | None = None  # bytes of a large body in the budget of the process
 
 
 def services_of(request: Request) -> Services:

@@ -21,23 +21,15 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One API, such as LibreTranslate's, or one version of an API. `app.py` mounts it.
-
-    Attributes:
-        routers: Routes of the dialect.
-        tasks: Maps a path to the value of the label `task` in the metrics. The metrics count only
-            requests to these paths.
-        prefixes: Errors at unknown paths with these prefixes have the shape of the dialect.
-        id_header: Second header with the id of the request, besides X-Request-Id; "" for none.
-        scope: Scope that an API key needs for the routes of the dialect.
-    """
+    """One API, such as LibreTranslate's, or one version of an API. `app.py` mounts it."""
 
     routers: tuple[APIRouter, ...]
+    # Value of the label `task` in the metrics, by path. Requests to other paths are not counted.
     tasks: Mapping[str, str] = field(default_factory=dict)
-    prefixes: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()  # of unknown paths whose errors have the shape of the dialect
     error_shape: ErrorShape = own_shape
-    id_header: str = ""
-    scope: str = "translate"
+    id_header: str = ""  # header with the id of the request, besides X-Request-Id; "" for none
+    scope: str = "translate"  # that an API key needs for the routes of the dialect
 
     @property
     def routes(self) -> dict[tuple[str, str], APIRoute]:

@@ -51,44 +51,30 @@ NO_MODEL = "none"
 
 @dataclass(frozen=True, slots=True)
 class WorkerFigures:
-    """Counts of a worker since its last report.
+    """Counts of a worker since its last report."""
 
-    Attributes:
-        batches: For each model, the number of model calls with the same statistics.
-        splits: For each model, the number of failing batches that were split.
-        out_of_memory: For each model, the number of steps in which memory ran out.
-        memory_bytes: Maps the kinds of memory to bytes: resident, allocated, reserved, peak.
-    """
-
+    # Number of model calls with the same statistics, by model.
     batches: dict[str, dict[BatchStats, int]] = field(default_factory=dict)
-    splits: dict[str, int] = field(default_factory=dict)
-    out_of_memory: dict[str, int] = field(default_factory=dict)
+    splits: dict[str, int] = field(default_factory=dict)  # failing batches, by model
+    out_of_memory: dict[str, int] = field(default_factory=dict)  # steps that ran out, by model
+    # Bytes by kind of memory: resident, allocated, reserved, peak.
     memory_bytes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Ended:
-    """The figures of one request that has ended.
+    """The figures of one request that has ended."""
 
-    Attributes:
-        task: Name of a task kind, or the label DETECT or DOCUMENT.
-        outcome: One of OUTCOMES.
-        seconds: Time from the end of the request's headers to the last byte of the response.
-        stages: Seconds spent in each stage.
-        num_cut: Number of sentences or texts over the length limit, by model name.
-        billed_characters: Number of characters that DeepL's routes have translated for the request.
-        rejected: Number of translations that a guard rejected, by model, guard and outcome.
-    """
-
-    task: str
+    task: str  # name of a task kind, or the label DETECT or DOCUMENT
     model: str
-    outcome: str
+    outcome: str  # one of OUTCOMES
     status: int
     num_inputs: int
-    seconds: float
-    stages: dict[str, float]
-    num_cut: dict[str, int]
-    billed_characters: int = 0
+    seconds: float  # time from the end of the request's headers to the last byte of the response
+    stages: dict[str, float]  # seconds by the name of the stage
+    num_cut: dict[str, int]  # number of sentences or texts over the length limit, by model
+    billed_characters: int = 0  # characters that DeepL's routes have translated for the request
     first_sentence_seconds: float | None = None
     trace_id: str = ""
+    # Number of translations that a guard rejected, by model, guard and outcome.
     rejected: dict[tuple[str, str, str], int] = field(default_factory=dict)

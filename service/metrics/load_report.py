@@ -22,17 +22,12 @@ requests therefore reports this rate, so that the proxy sends it few requests.""
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of a server.
+    """The load of a server."""
 
-    Attributes:
-        utilization: The larger of the used shares of the request limit and of the token limit.
-        work_seconds: Estimated time to compute the tokens in progress.
-        num_ok: Number of successful requests since the start.
-    """
-
+    # Larger of the used shares of the request limit and of the token limit.
     utilization: float = 0.0
-    work_seconds: float = 0.0
-    num_ok: int = 0
+    work_seconds: float = 0.0  # estimated time to compute the tokens in progress
+    num_ok: int = 0  # successful requests since the start
 
 
 class LoadReport:

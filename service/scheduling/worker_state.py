@@ -20,27 +20,19 @@ class Link(Protocol):
 
 @dataclass(eq=False, slots=True)
 class WorkerState:
-    """One worker, as the scheduler sees it.
-
-    Attributes:
-        max_rows: Number of rows of each translation model's batch.
-        held: Items that the worker holds, by id.
-        used: Capacity that the held items take, by task kind, model and length bucket. The policy
-            of the task kind defines the unit, such as rows or tokens.
-        bulk_rows: Number of rows of the held items of bulk lanes, by task kind and model.
-        missing: Models that the worker still has to load.
-        gpu_models: Models that the worker computes on a GPU.
-        rows_ahead: Number of rows beyond a model's batch that the worker may hold for each model.
-    """
+    """One worker, as the scheduler sees it."""
 
     link: Link
-    max_rows: dict[str, int]
-    held: dict[int, WorkItem] = field(default_factory=dict)
+    max_rows: dict[str, int]  # number of rows of each translation model's batch
+    held: dict[int, WorkItem] = field(default_factory=dict)  # by id
+    # Capacity that the held items take, by task kind, model and length bucket, in the unit of the
+    # kind's policy.
     used: dict[tuple[str, str, int], int] = field(default_factory=lambda: defaultdict(int))
+    # Number of rows of the held items of bulk lanes, by task kind and model.
     bulk_rows: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-    missing: set[str] = field(default_factory=set)
-    gpu_models: set[str] = field(default_factory=set)
-    rows_ahead: int = 0
+    missing: set[str] = field(default_factory=set)  # models that it still has to load
+    gpu_models: set[str] = field(default_factory=set)  # models that it computes on a GPU
+    rows_ahead: int = 0  # rows beyond a model's batch that it may hold for each model
 
     def give(self, items: Iterable[WorkItem]) -> None:
         now = time.perf_counter()

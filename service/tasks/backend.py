@@ -19,27 +19,19 @@ from service.workers.messages import Resident
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of the server.
+    """The state of the server."""
 
-    Attributes:
-        failure: Reason why the server ends: a model could not be loaded at the start, or the device
-            failed repeatedly.
-        models: Maps the served name of each loaded model to one description from each worker.
-        changes: States of models that are being loaded or unloaded, or whose load failed.
-        failures: Reasons why loads after the start failed, by model, for administrators only.
-        state_fault: Reason why the state cannot be used; "" if it can be used.
-        billed_characters: Characters that DeepL's routes have translated since the start.
-    """
-
-    failure: str | None
+    failure: str | None  # reason why the server ends: a model or the device has failed
     is_ready: bool
     is_stopping: bool
-    models: dict[str, list[Resident]]
+    models: dict[str, list[Resident]]  # of each worker, by served name
+    # States of models that are being loaded or unloaded, or whose load failed.
     changes: dict[str, ModelState] = field(default_factory=dict)
+    # Reasons why loads after the start failed, by model, for administrators only.
     failures: dict[str, str] = field(default_factory=dict)
-    billed_characters: int = 0
+    billed_characters: int = 0  # characters that DeepL's routes have translated
     load: Load = field(default_factory=Load)
-    state_fault: str = ""
+    state_fault: str = ""  # reason why the state cannot be used; "" if it can be used
 
     def resident(self, name: str) -> Resident | None:
         """Returns the first worker's description of a model; None if no worker has loaded it."""

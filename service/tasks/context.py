@@ -32,46 +32,30 @@ class RequestContext:
 
     The middleware creates the context of an HTTP request, and reads it. The translation of a
     document has a context of its own.
-
-    Attributes:
-        request_id: The client's X-Request-Id if it is short and plain, otherwise a new id.
-        started: Arrival of the request, by time.perf_counter.
-        task: Name of the request's task kind, or DETECT or DOCUMENT of
-            `service.metrics.figures`. None on routes whose requests are not counted.
-        model: Served name of the model; NO_MODEL if no model or more than one model is chosen.
-        outcome: Value of the label `outcome` in regard_requests_total.
-        stages: Maps the name of each stage to the seconds spent in it.
-        num_cut: Maps a model's name to the number of sentences or texts that were too long for it.
-        rejected: Number of translations that a guard rejected, by model, guard and outcome. A guard
-            is a check for wrong translations.
-        address: Address of the client. It never leaves the server.
-        account: Hash of the API key; "" on a server without API keys.
-        billed_characters: Characters that the request adds to the usage that /v2/usage reports.
-        timeout_seconds: Time limit that the server sets for this request; None for
-            REGARD_REQUEST_TIMEOUT_SECONDS.
-        client_seconds: Time limit that the client sets in X-Request-Timeout-Ms; None if
-            the request has no such header.
-        first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
-        times: Times of the stages; None if the request is not traced.
     """
 
-    request_id: str
-    started: float = field(default_factory=time.perf_counter)
+    request_id: str  # the client's X-Request-Id if it is short and plain, otherwise a new id
+    started: float = field(default_factory=time.perf_counter)  # by time.perf_counter
+    # Name of the task kind, or DETECT or DOCUMENT of `service.metrics.figures`. None on routes
+    # whose requests are not counted.
     task: str | None = None
-    model: str = NO_MODEL
+    model: str = NO_MODEL  # served name; NO_MODEL if no model or more than one is chosen
     num_inputs: int = 0
-    outcome: str = "ok"
-    stages: dict[str, float] = field(default_factory=dict)
+    outcome: str = "ok"  # value of the label `outcome` in regard_requests_total
+    stages: dict[str, float] = field(default_factory=dict)  # seconds by the name of the stage
+    # Number of sentences or texts that were too long, by model.
     num_cut: dict[str, int] = field(default_factory=dict)
+    # Number of translations that a guard rejected, by model, guard and outcome. A guard is a check
+    # for wrong translations.
     rejected: dict[tuple[str, str, str], int] = field(default_factory=dict)
     lease: Lease | None = None
-    address: str = ""
-    account: str = ""
-    billed_characters: int = 0
-    timeout_seconds: float | None = None
-    client_seconds: float | None = None
-    first_sentence_seconds: float | None = None
-    times: StageTimes | None = None
+    address: str = ""  # of the client; it never leaves the server
+    account: str = ""  # hash of the API key; "" on a server without API keys
+    billed_characters: int = 0  # characters that the request adds to the usage of /v2/usage
+    timeout_seconds: float | None = None  # None for REGARD_REQUEST_TIMEOUT_SECONDS
+    client_seconds: float | None = None  # limit in X-Request-Timeout-Ms
+    first_sentence_seconds: float | None = None  # of a stream; None without a stream
+    times: StageTimes | None = None  # of the stages; None if the request is not traced
 
     def deadline(self, timeout_seconds: float) -> float:
         """Returns the time by time.perf_counter at which the request fails.

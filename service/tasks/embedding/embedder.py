@@ -33,19 +33,12 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class EmbedUsage:
-    """Numbers of characters and tokens of one request.
+    """Numbers of characters and tokens of one request."""
 
-    Attributes:
-        num_chars: Number of characters of all texts; a token id counts as one character.
-        num_tokens: Number of tokens that the model read of each input, after truncation. Special
-            tokens and the prompt are included.
-        device: `cpu` or `cuda`, by the settings; a manifest may give a model another device.
-    """
-
-    num_chars: int
-    num_tokens: Sequence[int]
+    num_chars: int  # of all inputs; a token id counts as one character
+    num_tokens: Sequence[int]  # of each input after truncation, with special tokens and the prompt
     truncated: Sequence[int]  # indices of inputs
-    device: str
+    device: str  # `cpu` or `cuda`, by the settings; a manifest may give a model another device
 
 
 class Embedder:

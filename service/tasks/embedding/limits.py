@@ -67,9 +67,6 @@ def find_long(
 
     Args:
         num_tokens: Number of tokens of each uncut input, special tokens and prompt included.
-        limit: Largest number of tokens that the model takes.
-        truncate: Whether inputs may be cut.
-        param: Name of the inputs in the client's request.
         uncounted: Indices of very long inputs, whose number of tokens is a lower bound.
     """
     long = [place for place, number in enumerate(num_tokens) if number > limit]

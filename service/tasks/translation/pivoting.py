@@ -30,35 +30,19 @@ Leg = tuple[tuple[Direction, ...], DecodingOptions]
 
 @dataclass(eq=False)
 class PivotPipeline:
-    """Translates the sentences of one request by one or two models each.
-
-    Args:
-        lease: The request's permission to submit work.
-        options: Options of the search.
-        max_source_tokens: Largest number of tokens of a sequence. A longer output of the first
-            model is cut into parts.
-        is_bulk: Whether the sentences wait in the bulk lane.
-        deadline: Time by time.perf_counter at which the request fails.
-        total_tokens: Number of tokens of all sentences of the request, counted once for each model
-            of a route.
-
-    Attributes:
-        num_cut: Maps the name of each second model to the number of first translations that were
-            too long for this model.
-        second_legs: Route and options of each sentence in progress that needs two models.
-        rejected: Numbers of translations that a guard rejected, by model, guard and outcome. A
-            guard is a check for wrong translations. The outcome is in REJECTION_OUTCOMES of
-            `service.metrics.figures`.
-    """
+    """Translates the sentences of one request by one or two models each."""
 
     lease: Lease
     options: DecodingOptions
-    max_source_tokens: int
+    max_source_tokens: int  # of a sequence; a longer output of the first model is cut into parts
     is_bulk: bool
-    deadline: float
-    total_tokens: int = 0
+    deadline: float  # time by time.perf_counter
+    total_tokens: int = 0  # of all sentences of the request, counted once for each model of a route
+    # Route and options of each sentence in progress that needs two models.
     second_legs: dict[TranslationItem, Leg] = field(default_factory=dict)
+    # Number of first translations that were too long for a second model, by second model.
     num_cut: Counter[str] = field(default_factory=Counter)
+    # Number of translations that a guard rejected, by model, guard and one of REJECTION_OUTCOMES.
     rejected: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     @cached_property
