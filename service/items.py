@@ -178,22 +178,16 @@ option_values = attrgetter(*[each.name for each in fields(DecodingOptions)])
 
 @dataclass(slots=True, eq=False)
 class TranslationItem(WorkItem):
-    """A sentence to translate; the value of its result is a list of `Hypothesis`, best first.
-
-    Attributes:
-        source: Token ids, EOS included.
-        first_id: Id of the token that the target begins with; None if the model chooses it.
-        num_legs: 2 if another model then translates the result, else 1.
-    """
+    """A sentence to translate; the value of its result is a list of `Hypothesis`, best first."""
 
     kind: ClassVar[str] = TRANSLATE
 
     model: str
-    source: list[int]
+    source: list[int]  # token ids, EOS included
     options: DecodingOptions
-    first_id: int | None = None
+    first_id: int | None = None  # of the target; None if the model chooses it
     is_bulk: bool = False
-    num_legs: int = 1
+    num_legs: int = 1  # 2 if another model then translates the result
     id: int = 0
 
     @property
@@ -220,19 +214,14 @@ class EmbeddingItem(WorkItem):
     The value of the item's result is the vector of the text, or the vectors of its tokens. The
     vectors are bytes of float32 numbers, one vector after the other. Pickling 384 floats as a list
     would take forty times as long as pickling their bytes.
-
-    Attributes:
-        ids: Token ids, special tokens included.
-        is_per_token: Whether the result has a vector for each token, not one vector for the text.
-        is_raw: Whether the model's final Normalize module is left out. This module scales vectors
-            to length 1.
     """
 
     kind: ClassVar[str] = EMBED
 
     model: str
-    ids: list[int]
-    is_per_token: bool = False
+    ids: list[int]  # of the tokens, special tokens included
+    is_per_token: bool = False  # a vector for each token, not one for the text
+    # Without the model's final Normalize module, which scales vectors to length 1.
     is_raw: bool = False
     is_bulk: bool = False
     id: int = 0

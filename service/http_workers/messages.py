@@ -65,21 +65,15 @@ class Submit:
     """HTTP worker to main process: compute the items of a request, or admit it if there are none.
 
     The main process reads `tokens` and `client` only if the lease does not exist yet.
-
-    Attributes:
-        lease: Id of the lease, unique in the HTTP worker.
-        tokens: Estimated number of tokens of the request.
-        id: Id of the submission; its Results, and perhaps a Refusal, have the same id.
-        seconds: Time until the deadline.
-        total_tokens: Number of tokens of all submissions of the lease; 0 means the tokens of
-            `items` alone. It is read only in the first submission of a lease.
     """
 
-    id: int
-    lease: int
-    tokens: int
+    id: int  # also of its Results, its Answer or its Refusal
+    lease: int  # id that is unique in the HTTP worker
+    tokens: int  # estimate for the request
     items: Sequence[WorkItem]
-    seconds: float
+    seconds: float  # until the deadline
+    # Tokens of all submissions of the lease; 0 means the tokens of `items` alone. It is read only
+    # in the first submission of a lease.
     total_tokens: int = 0
     client: str = ""
 

@@ -33,15 +33,10 @@ class AnyFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelSet:
-    """Models, and the devices and dtypes of single models.
+    """Models, and the devices and dtypes of single models."""
 
-    Attributes:
-        files: The models of the settings, then the models that were loaded later.
-        placements: Maps a model's folder to its device and dtype. The server's settings apply if
-            the folder is no key, or to a value "".
-    """
-
-    files: tuple[AnyFiles, ...] = ()
+    files: tuple[AnyFiles, ...] = ()  # models of the settings, then models that were loaded later
+    # Device and dtype by a model's folder. Without an entry, or for a value "", the settings apply.
     placements: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
@@ -81,23 +76,16 @@ class ExecutorSpec:
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """First message of the server to a worker: models to load, and settings.
-
-    Attributes:
-        executors: Executor of each task kind, in order of precedence.
-        limits: Limits of each model's batch; if `max_rows` is 0, the worker chooses `max_rows`.
-        threads: Number of intra-op threads on a CPU.
-        niceness: Niceness that the worker adds to its own if it computes on a CPU.
-    """
+    """First message of the server to a worker: models to load, and settings."""
 
     models: ModelSet
-    executors: tuple[ExecutorSpec, ...]
+    executors: tuple[ExecutorSpec, ...]  # of each task kind, in order of precedence
     device: str
     dtype: str
     shortlist: str
-    limits: EngineLimits
-    threads: int
-    niceness: int = 0
+    limits: EngineLimits  # of each model's batch; if `max_rows` is 0, the worker chooses it
+    threads: int  # intra-op threads on a CPU
+    niceness: int = 0  # that the worker adds to its own if it computes on a CPU
     log_level: str = "info"
     log_format: LogFormat = "text"
 
@@ -152,22 +140,15 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A model as a worker has loaded it.
-
-    Attributes:
-        load_seconds: Time from reading the files to the end of the warm-up.
-        memory_bytes: Memory of the weights and of the state of the rows.
-        max_rows: Number of rows of the in-flight batch; 0 for a model without such a batch.
-        config: Sizes and switches of a translation model; None for any other model.
-    """
+    """A model as a worker has loaded it."""
 
     name: str
     device: str
     dtype: str
-    load_seconds: float
-    memory_bytes: int = 0
-    max_rows: int = 0
-    config: ModelConfig | None = None
+    load_seconds: float  # from reading the files to the end of the warm-up
+    memory_bytes: int = 0  # of the weights and of the state of the rows
+    max_rows: int = 0  # of the in-flight batch; 0 for a model without such a batch
+    config: ModelConfig | None = None  # of a translation model; None for any other model
 
     @property
     def is_on_gpu(self) -> bool:
