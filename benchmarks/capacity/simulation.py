@@ -18,8 +18,7 @@ from service.http_server.loop_load import LoopLoad
 from service.items import TRANSLATE, Done, TranslationItem
 from service.metrics.definitions import Metrics
 from service.scheduling.admission import Admission
-from service.scheduling.scheduler import Scheduler
-from service.scheduling.scheduler import Submission
+from service.scheduling.scheduler import Scheduler, Submission
 from service.tasks.table import TASKS, task_series
 from service.workers.messages import Abort, Compute, Report, ToWorker
 from service.workers.worker import HOLD_ROWS, HOLD_TOKENS

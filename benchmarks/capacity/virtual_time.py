@@ -14,15 +14,7 @@ from typing import Any
 from unittest import mock
 
 from service.http_server import loop_load
-from service.scheduling import (
-    admission,
-    forecast,
-    lanes,
-    policies,
-    scheduler,
-    submission,
-    worker_state,
-)
+from service.scheduling import admission, forecast, lanes, policies, scheduler, worker_state
 
 CLOCKED = (admission, forecast, lanes, policies, scheduler, worker_state)
 """Modules that read the time from the module `time`."""
@@ -76,7 +68,7 @@ def virtual_time(clock: Clock) -> Iterator[Clock]:
     with ExitStack() as stack:
         for module in CLOCKED:
             stack.enter_context(mock.patch.object(module, "time", clock))
-        for asynchronous in (loop_load, submission):
+        for asynchronous in (loop_load, scheduler):
             stack.enter_context(mock.patch.object(asynchronous, "asyncio", loop))
         yield clock
 

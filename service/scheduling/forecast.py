@@ -176,7 +176,7 @@ class Prediction:
     margin: Margin
     expected: float
     seconds: float
-    began: float = field(default_factory=time.perf_counter)
+    began: float = field(default_factory=lambda: time.perf_counter())
 
     def end(self, is_late: bool) -> None:
         """Adds the sample of a request that was answered, or that was too late.
