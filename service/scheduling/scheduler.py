@@ -55,6 +55,7 @@ class Submission(ResultStream):
 
     Attributes:
         prediction: Predicted time of all items; None if no time was predicted.
+        on_end: Called when the stream ends, with its error if there is one; simulations set it.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Submission(ResultStream):
         self.withdraw = withdraw
         self.timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._expire)
         self.prediction: Prediction | None = None
+        self.on_end: Callable[[Exception | None], None] | None = None
 
     def close(self) -> None:
         if self.is_closed:
@@ -82,6 +84,8 @@ class Submission(ResultStream):
             self.prediction.end(is_late)
         if self.left:
             self.withdraw(items)
+        if self.on_end is not None:
+            self.on_end(self.error)
 
     def _expire(self) -> None:
         self.fail(too_late(self.total - self.left, self.total))
