@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from tests.tiny_text import tokenizer
@@ -96,31 +95,7 @@ def write_tokenizer(kind: str, folder: Path) -> Path:
     return path
 
 
-def repeated(units: list[str], num_chars: int) -> str:
-    unit = "".join(units)
-    return (unit * (num_chars // len(unit) + 1))[:num_chars]
-
-
 def shuffled(units: list[str], num_chars: int) -> str:
     """Joins units in a random order, which is the same for equal units."""
     chosen = random.Random("".join(units))
     return "".join(chosen.choices(units, k=num_chars // min(map(len, units)) + 1))[:num_chars]
-
-
-def runs(units: list[str], num_chars: int) -> str:
-    """Joins runs of one unit each, with random lengths of 1 to 9000 units."""
-    chosen = random.Random("".join(units))
-    text = ""
-    while len(text) < num_chars:
-        text += chosen.choice(units) * chosen.choice([1, 2, 3, 7, 100, 999, 5000, 9000])
-    return text[:num_chars]
-
-
-def texts(sizes: st.SearchStrategy[int]) -> st.SearchStrategy[str]:
-    """Generates texts of 1 to 4 different units, with sizes in characters from a strategy."""
-    return st.builds(
-        lambda make, units, size: make(units, size),
-        st.sampled_from([repeated, shuffled, runs]),
-        st.lists(st.sampled_from(UNITS), min_size=1, max_size=4),
-        sizes,
-    )

@@ -4,15 +4,11 @@ Some cross-encoders add a vector of its segment to each id. Segment 0 consists o
 text, and segment 1 of all other ids. With some tokenizers, all ids are in segment 0.
 """
 
-import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from model.errors import CheckpointFormatError
-from model.tokenization.text import TextTokenizer, split_template
-
-Direction = Literal["left", "right"]
+from model.tokenization.text import End, TextTokenizer, split_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,41 +59,41 @@ class PairTokenizer:
                 f"is {max_tokens}"
             )
 
-    def encode(self, text: str, direction: Direction = "right") -> tuple[list[int], bool]:
+    def encode(self, text: str, end: End = "right") -> tuple[list[int], bool]:
         """Returns the ids of a query or a text, without special tokens, and whether they are all.
 
         Of a very long text, only a part is tokenised, which has more than `max_tokens` ids. Ids
-        are missing on the side `direction`.
+        are missing on the side `end`.
         """
-        return self.tokenizer.encode("", text, self.max_tokens, direction)
+        return self.tokenizer.encode("", text, self.max_tokens, end)
 
     def pair(
         self,
         query: tuple[list[int], bool],
         text: tuple[list[int], bool],
-        direction: Direction = "right",
+        end: End = "right",
     ) -> TokenizedPair:
         """Joins a query and a text, both from `encode`.
 
-        Of a pair that is too long, the longer part is truncated first, on the side `direction`.
+        Of a pair that is too long, the longer part is truncated first, on the side `end`.
         """
         template = self.template
         room = self.max_tokens - template.num_special
         num_tokens = len(query[0]) + len(text[0]) + template.num_special
         sizes = longest_first(len(query[0]), len(text[0]), room)
         first, second = (
-            cut(ids, size, direction) for (ids, _), size in zip((query, text), sizes, strict=True)
+            cut(ids, size, end) for (ids, _), size in zip((query, text), sizes, strict=True)
         )
         opening = [*template.before, *first, *template.between]
         ids = [*opening, *second, *template.behind]
         segment_start = len(opening) if template.text_segment else len(ids)
         return TokenizedPair(ids, segment_start, num_tokens, query[1] and text[1])
 
-    def single(self, text: tuple[list[int], bool], direction: Direction = "right") -> TokenizedPair:
+    def single(self, text: tuple[list[int], bool], end: End = "right") -> TokenizedPair:
         """Adds special tokens to a text from `encode`, which is truncated; all are in segment 0."""
         before, behind = self.tokenizer.special_ids
         num_special = len(before) + len(behind)
-        kept = cut(text[0], min(len(text[0]), self.max_tokens - num_special), direction)
+        kept = cut(text[0], min(len(text[0]), self.max_tokens - num_special), end)
         ids = [*before, *kept, *behind]
         return TokenizedPair(ids, len(ids), len(text[0]) + num_special, text[1])
 
@@ -116,40 +112,14 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     return (shorter, longer) if first <= second else (longer, shorter)
 
 
-def cut(ids: list[int], size: int, direction: Direction) -> list[int]:
-    return ids[:size] if direction == "right" else ids[len(ids) - size :]
+def cut(ids: list[int], size: int, end: End) -> list[int]:
+    return ids[:size] if end == "right" else ids[len(ids) - size :]
 
 
 def read_pair_template(processor: Any, name: str) -> PairTemplate:
-    try:
-        found = _template(json.loads(processor.__getstate__()))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointFormatError(f"{name}: no template of a pair: {error}") from error
-    if found is None:
-        raise CheckpointFormatError(f"{name}: the post-processor has no template of a pair")
-    return found
-
-
-def _template(options: Mapping[str, Any]) -> PairTemplate | None:
-    """Returns the pair template of a processor, or None; in a sequence, only one may have one."""
-    kind = options["type"]
-    if kind == "Sequence":
-        found = [template for each in options["processors"] if (template := _template(each))]
-        return found[0] if len(found) == 1 else None
-    if kind == "BertProcessing":
-        return PairTemplate([options["cls"][1]], [options["sep"][1]], [options["sep"][1]], 1)
-    if kind == "RobertaProcessing":
-        return PairTemplate([options["cls"][1]], [options["sep"][1]] * 2, [options["sep"][1]], 0)
-    if kind == "TemplateProcessing":
-        return _of_pieces(options["pair"], options["special_tokens"])
-    return None
-
-
-def _of_pieces(pieces: Sequence[Mapping[str, Any]], special: Mapping[str, Any]) -> PairTemplate:
-    parts, segments = split_template(pieces, special)
-    if len(parts) != 3:
-        raise ValueError(f"the template has {len(parts) - 1} sequences, not 2")
-    if segments not in ([0, 0], [0, 1]):
-        raise ValueError(f"the types of the sequences are {segments}, not [0, 0] or [0, 1]")
-    before, between, behind = parts
-    return PairTemplate(before, between, behind, segments[1])
+    (before, between, behind), types = split_template(processor, 2, name)
+    if types not in ([0, 0], [0, 1]):
+        raise CheckpointFormatError(
+            f"{name}: the types of the texts of a pair are {types}, not [0, 0] or [0, 1]"
+        )
+    return PairTemplate(before, between, behind, types[1])

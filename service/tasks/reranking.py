@@ -7,10 +7,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from model.tokenization.pairs import Direction, TokenizedPair
+from model.tokenization.pairs import TokenizedPair
 from service.items import RerankItem
 from service.models.catalog import Catalog
 from service.models.served import ServedReranker
+from service.models.text_reader import Direction
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
