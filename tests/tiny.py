@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
 from model.backends.base import ModelRunner, Scores
+from model.backends.encoder_batch import encode_padded
 from model.backends.native.library import address, check, int32
 from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
-from model.checkpoints.build import forced_pass
 from model.checkpoints.quantize import quantize_floats
 from model.config import DecoderKind, ModelConfig, NormPosition
 from model.engine.engine import Engine
 from model.layers.attention import attention_weights
+from model.layers.cache import DecodingCache
 from model.sequence import EngineLimits, Finished, Hypothesis, Sequence
 
 VOCAB_SIZE = 64
@@ -122,6 +123,24 @@ class Weights(NamedTuple):
     encoder: list[torch.Tensor]  # (B, H, S, S)
     decoder: list[torch.Tensor]  # (B, H, T, T)
     cross: list[torch.Tensor]  # (B, H, T, S)
+
+
+def forced_pass(
+    model: EncoderDecoder, source: torch.Tensor, mask: torch.Tensor, target: torch.Tensor
+) -> torch.Tensor:
+    """Returns the logits (B, T, V) that predict given targets (B, T).
+
+    `source` has the ids (B, S): each row ends in EOS, then padding. `mask` (B, S) is True on
+    tokens.
+    """
+    (rows, width), length = source.shape, target.shape[1]
+    memory = encode_padded(model.encoder, source, mask)
+    cache = DecodingCache(model.config, rows, width, length, model.device, model.dtype)
+    all_rows = torch.arange(rows, device=model.device)
+    cache.fill_rows(all_rows, model.decoder.project_cross_kv(memory), mask)
+    state = cache.view(rows, width, length, length)
+    hidden = model.decoder(model.decoder_inputs(target), state, length - 1)
+    return model.decoder.logits(hidden)
 
 
 @contextmanager

@@ -6,12 +6,13 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
 from model.backends.cuda.runner import CudaRunner, fitting_rows
-from model.backends.encoder_batch import encode_padded
 from model.backends.native.library import can_serve, select_native_precision
 from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
@@ -27,9 +28,11 @@ from model.checkpoints.load import (
 )
 from model.checkpoints.quantize import SAMPLES, all_samples, quantize_floats
 from model.config import ModelConfig
+from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
 from model.errors import UnsupportedModelError
-from model.layers.cache import DecodingCache
+from model.inspection.query import AttentionJob, ProbabilityQuery
+from model.inspection.results import TokenProbabilities
 from model.precision import Precision, select_precision
 from model.sequence import EngineLimits, Sequence
 
@@ -50,7 +53,7 @@ MAX_TOKENS = 48
 class ForcedPair:
     source: list[int]
     target: list[int]
-    log_probs: torch.Tensor
+    log_probs: NDArray[np.float32]
 
 
 def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDecoder:
@@ -186,38 +189,24 @@ def forced_pairs(
     while engine.num_rows:
         targets |= {done.id: done.hypotheses[0].tokens for done in engine.step()}
     pairs = [(source, targets[i]) for i, source in enumerate(sources)]
-    return [ForcedPair(*pair, log_probs(model, *pair)) for pair in pairs]
+    found = log_probs(model, pairs)
+    return [ForcedPair(*pair, each) for pair, each in zip(pairs, found, strict=True)]
 
 
 def mean_change(model: EncoderDecoder, pairs: SequenceOf[ForcedPair]) -> float:
-    changes = [log_probs(model, pair.source, pair.target) - pair.log_probs for pair in pairs]
-    return float(torch.cat(changes).abs().mean())
+    found = log_probs(model, [(pair.source, pair.target) for pair in pairs])
+    wanted = [pair.log_probs for pair in pairs]
+    return float(np.abs(np.concatenate(found) - np.concatenate(wanted)).mean())
 
 
-@torch.inference_mode()
-def log_probs(model: EncoderDecoder, source: list[int], target: list[int]) -> torch.Tensor:
-    """Returns the log-probability of each token of a target (T), in float32 on the CPU."""
-    device = model.device
-    mask = torch.ones(1, len(source), dtype=torch.bool, device=device)
-    tokens = torch.tensor([target], device=device)
-    logits = forced_pass(model, torch.tensor([source], device=device), mask, tokens)
-    scores = torch.log_softmax(logits[0].float(), dim=-1)  # (T, V)
-    return scores.gather(1, tokens[0, :, None])[:, 0].cpu()
-
-
-def forced_pass(
-    model: EncoderDecoder, source: torch.Tensor, mask: torch.Tensor, target: torch.Tensor
-) -> torch.Tensor:
-    """Returns the logits (B, T, V) that predict given targets (B, T).
-
-    `source` has the ids (B, S): each row ends in EOS, then padding. `mask` (B, S) is True on
-    tokens.
-    """
-    (rows, width), length = source.shape, target.shape[1]
-    memory = encode_padded(model.encoder, source, mask)
-    cache = DecodingCache(model.config, rows, width, length, model.device, model.dtype)
-    all_rows = torch.arange(rows, device=model.device)
-    cache.fill_rows(all_rows, model.decoder.project_cross_kv(memory), mask)
-    state = cache.view(rows, width, length, length)
-    hidden = model.decoder(model.decoder_inputs(target), state, length - 1)
-    return model.decoder.logits(hidden)
+def log_probs(
+    model: EncoderDecoder, pairs: SequenceOf[tuple[list[int], list[int]]]
+) -> list[NDArray[np.float32]]:
+    """Returns the log-probability of each token of a target (T), for pairs of source and target."""
+    jobs = [AttentionJob(*pair, (ProbabilityQuery(top=0),)) for pair in pairs]
+    whole = TeacherForcedPass(model, jobs)
+    while whole.advance():
+        pass
+    return [
+        found.log_probs for (found,) in whole.results() if isinstance(found, TokenProbabilities)
+    ]

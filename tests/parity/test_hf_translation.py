@@ -15,14 +15,14 @@ from transformers import M2M100Config, M2M100ForConditionalGeneration, MarianCon
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.encoder_batch import encode_padded
-from model.checkpoints.build import forced_pass, new_engine
+from model.checkpoints.build import new_engine
 from model.checkpoints.families.hf_config import read_config
 from model.checkpoints.families.hf_weights import load_weights
 from model.inspection.query import AttentionKind
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from tests.attention_jobs import assert_maps_close, maps
 from tests.hf_files import randomize
-from tests.tiny import forced_weights, pad, translate
+from tests.tiny import forced_pass, forced_weights, pad, translate
 
 LANGUAGES = [60, 61, 62]
 

@@ -7,14 +7,14 @@ import torch
 from model.backends.native.library import LIBRARIES, Library
 from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
-from model.checkpoints.build import forced_pass, load_engine
+from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles
 from model.engine.engine import Engine
 from model.precision import Precision
 from model.sequence import EngineLimits, Sequence
 from tests.golden import sentences
 from tests.parity.numpy_marian import NumpyMarian, Vector
-from tests.tiny import forced_log_probs, greedy_ids
+from tests.tiny import forced_log_probs, forced_pass, greedy_ids
 
 pytestmark = pytest.mark.checkpoint
 

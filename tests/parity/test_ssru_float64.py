@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.encoder_batch import encode_padded
-from model.checkpoints.build import forced_pass, new_engine
+from model.checkpoints.build import new_engine
 from model.checkpoints.families.marian import load_weights, read_config
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
@@ -28,7 +28,7 @@ from tests.marian_writer import (
     write_bin,
 )
 from tests.parity.numpy_marian import NumpyMarian
-from tests.tiny import greedy_ids, pad, tiny_sources
+from tests.tiny import forced_pass, greedy_ids, pad, tiny_sources
 
 SELF_ATTENTION = {"transformer_decoder_autoreg": "self-attention"}
 OWN_OUTPUT = {"tied_embeddings_all": False, "tied_embeddings_src": True}

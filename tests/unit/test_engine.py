@@ -12,7 +12,7 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
 from model.backends import torch_runner
 from model.backends.torch_runner import MIN_ROWS, TorchRunner, argmax
-from model.checkpoints.build import forced_pass, new_engine
+from model.checkpoints.build import new_engine
 from model.engine.engine import Engine
 from model.errors import (
     BeamSizeError,
@@ -29,6 +29,7 @@ from tests.tiny import (
     VOCAB_SIZE,
     Family,
     assert_same_hypotheses,
+    forced_pass,
     greedy_ids,
     pad,
     tiny_config,

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.encoder_batch import attend_without
-from model.checkpoints.build import forced_pass
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.inspection.query import (
     AttentionJob,
@@ -21,7 +20,7 @@ from model.inspection.query import (
     attention_layers,
 )
 from tests.attention_jobs import CHANGES, finished, kinds_of
-from tests.tiny import Family, pad
+from tests.tiny import Family, forced_pass, pad
 
 ENCODER, DECODER, CROSS = AttentionKind
 PAIR = [*range(3, 15), 0], [*range(20, 31), 0]

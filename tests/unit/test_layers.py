@@ -7,11 +7,10 @@ from torch.testing import assert_close
 
 from model.architectures.embedding import NO_TOKEN, Embedding, sinusoid_table
 from model.architectures.seq2seq import EncoderDecoder
-from model.checkpoints.build import forced_pass
 from model.config import Activation, NormPosition, Sinusoids
 from model.layers.row_kernels import PLAIN
 from model.layers.sublayers import SSRU, FeedForward, Residual, linear_relu
-from tests.tiny import Family, forced_weights, pad, tiny_config, tiny_sources
+from tests.tiny import Family, forced_pass, forced_weights, pad, tiny_config, tiny_sources
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

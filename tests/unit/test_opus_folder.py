@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from transformers import MarianTokenizer
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.checkpoints.build import forced_pass, load_engine, load_model
+from model.checkpoints.build import load_engine, load_model
 from model.checkpoints.folders import title_of
 from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies, read_folder
@@ -26,7 +26,7 @@ from model.errors import (
 )
 from model.sequence import EngineLimits
 from tests.hf_files import SENTENCE, TARGET_TEXT, write_marian
-from tests.tiny import greedy_ids, pad
+from tests.tiny import forced_pass, greedy_ids, pad
 from tests.tiny_text import change_json, save_pickled_shards, save_shards, write_json
 
 CPU = torch.device("cpu")

@@ -1,14 +1,12 @@
 """Makes the capture of each query of a job, and captures traces, states and probabilities.
 
-For probabilities, the vocabulary is read part by part, because the logits of all candidates may
-need too much memory. Each part updates the sum of the exponentials, the entropy, the likeliest
-tokens and the ranks.
-
-Shapes: T is the number of target tokens, and U the number of candidates in a part. At each
-position, M tokens are compared with all candidates: the target token and M - 1 named tokens.
+Shapes: T is the number of target tokens, U the number of candidates, and R the number of positions
+in a part. At each position, M tokens are compared with all candidates: the target token and M - 1
+named tokens.
 """
 
 from collections.abc import Collection
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -47,6 +45,9 @@ PART_PRODUCTS = 1 << 26
 
 PART_LOGITS = 1 << 16
 """Largest number of logits in a part. A CPU computes a part in at most about a millisecond."""
+
+HELD_LOGITS = 1 << 24
+"""Largest number of logits that are in memory at a time."""
 
 NEVER = float("-inf")
 
@@ -161,28 +162,41 @@ class ProbabilityCapture(Capture):
 
     def __init__(self, query: ProbabilityQuery) -> None:
         self.query = query
-        self.distribution: Distribution | None = None
         self.candidates = np.empty(0, np.int64)
         self.target: list[int] = []
+        self.parts: list[tuple[Tensor, ...]] = []  # results of `distribution`
 
     def observe_output(self, output: DecoderOutput) -> Slices[None]:
-        """Computes the logits of all candidates, part by part."""
-        device, (length, width) = output.hidden.device, output.hidden.shape
+        """Computes the logits of all candidates, part by part, and then their distribution."""
+        device = output.hidden.device
         self.target, self.candidates = output.target, output.candidates
-        compared = torch.tensor(
+        ids = torch.from_numpy(output.candidates).to(device)
+        compared_ids = torch.tensor(
             [[token, *self.query.named] for token in output.target], device=device
         )  # (T, M)
-        distribution = self.distribution = Distribution(
-            self._logits_at(output, compared), compared, self.query.top
-        )
-        size = max(1, min(PART_PRODUCTS // width, PART_LOGITS) // length)
-        for first in range(0, len(self.candidates), size):
-            yield
-            ids = torch.from_numpy(self.candidates[first : first + size]).to(device)
-            logits = output.logits(output.hidden, ids)
-            self._force_first(logits, ids[None])
-            distribution.add(logits, ids)
+        compared = self._logits_at(output, compared_ids)
+        held, rows = (max(1, most // len(ids)) for most in (HELD_LOGITS, PART_LOGITS))
+        for first in range(0, len(compared), held):
+            logits = yield from self._logits(output, slice(first, first + held), ids)
+            for part, start in zip(logits.split(rows), count(first, rows), strict=False):
+                yield
+                chosen = slice(start, start + len(part))
+                self.parts.append(
+                    distribution(part, ids, compared[chosen], compared_ids[chosen], self.query.top)
+                )
         yield
+
+    def _logits(self, output: DecoderOutput, rows: slice, ids: Tensor) -> Slices[Tensor]:
+        hidden = output.hidden[rows]
+        logits = torch.empty(len(hidden), len(ids), device=hidden.device)
+        size = max(1, min(PART_PRODUCTS // hidden.shape[1], PART_LOGITS) // len(hidden))
+        for first in range(0, len(ids), size):
+            yield
+            part = slice(first, first + size)
+            logits[:, part] = output.logits(hidden, ids[part])
+        if not rows.start:
+            self._force_first(logits, ids[None])
+        return logits
 
     def _logits_at(self, output: DecoderOutput, compared: Tensor) -> Tensor:
         ids, columns = torch.unique(compared, return_inverse=True)
@@ -196,16 +210,14 @@ class ProbabilityCapture(Capture):
             logits[:1].masked_fill_(ids != self.query.first_id, NEVER)
 
     def result(self) -> TokenProbabilities:
-        assert self.distribution is not None
-        found = self.distribution
-        log_probs, ranks = found.compared_log_probs.cpu().numpy(), found.ranks.cpu().numpy()
-        ids, likeliest = found.likeliest()
+        joined = [torch.cat(each).cpu().numpy() for each in zip(*self.parts, strict=True)]
+        log_probs, ranks, entropies, likeliest, likeliest_log_probs = joined
         return TokenProbabilities(
             log_probs=log_probs[:, 0],
             ranks=ranks[:, 0],
-            entropies=found.entropies.cpu().numpy(),
-            likeliest=ids.cpu().numpy(),
-            likeliest_log_probs=likeliest.cpu().numpy(),
+            entropies=entropies,
+            likeliest=likeliest,
+            likeliest_log_probs=likeliest_log_probs,
             named_log_probs=log_probs[:, 1:],
             named_ranks=ranks[:, 1:],
             is_candidate=np.isin(self.target, self.candidates),
@@ -214,65 +226,31 @@ class ProbabilityCapture(Capture):
         )
 
 
-class Distribution:
-    """The distribution over all candidates at each position, computed part by part.
+def distribution(
+    logits: Tensor, ids: Tensor, compared: Tensor, compared_ids: Tensor, top: int
+) -> tuple[Tensor, ...]:
+    """Computes the distribution over all candidates at R positions.
 
-    Logits (T, M) and ids of some tokens are compared with it; the `top` likeliest are kept.
+    Args:
+        logits: Logits (R, U) of the candidates `ids` (U); -inf excludes a candidate.
+        compared: Logits (R, M) of the tokens `compared_ids` (R, M).
+        top: Number of the likeliest candidates in the result.
+
+    Returns:
+        Log-probabilities and ranks of the compared tokens, (R, M) each; entropies (R); and ids and
+        log-probabilities of the likeliest candidates, (R, top) each.
     """
-
-    def __init__(self, compared: Tensor, compared_ids: Tensor, top: int) -> None:
-        self.compared = compared
-        self.compared_ids = compared_ids
-        self.top = top
-        self.ranks = torch.ones_like(compared_ids)
-        positions = compared[:, 0].double()
-        self.largest = torch.full_like(positions, NEVER)
-        self.total = torch.zeros_like(positions)  # sum of e = exp(logit - largest logit)
-        self.weighted = torch.zeros_like(positions)  # sum of e · (logit - largest logit)
-        self.top_logits = compared.new_empty(len(compared), 0)
-        self.top_ids = compared_ids[:, :0]
-
-    def add(self, logits: Tensor, ids: Tensor) -> None:
-        """Adds the logits (T, U) of the ids (U) of some candidates; -inf excludes a candidate."""
-        largest = torch.maximum(self.largest, logits.amax(dim=1).double())
-        # All logits so far may be -inf, and the difference of two infinities is not a number.
-        reference = largest.clamp_min(torch.finfo(torch.float32).min)
-        shift = (self.largest - reference).clamp_min(torch.finfo(torch.float32).min)
-        factor = shift.exp()
-        self.weighted = factor * (self.weighted + shift * self.total)
-        self.total = factor * self.total
-        distances = (logits - reference[:, None].float()).clamp_min(torch.finfo(torch.float32).min)
-        exponentials = distances.exp()
-        self.total += exponentials.sum(dim=1).double()
-        self.weighted += (exponentials * distances).sum(dim=1).double()
-        self.largest = largest
-        self._rank(logits, ids)
-        self._keep_largest(logits, ids)
-
-    def _rank(self, logits: Tensor, ids: Tensor) -> None:
-        for column in range(self.compared.shape[1]):
-            is_other = ids != self.compared_ids[:, column : column + 1]  # (T, U)
-            is_larger = logits > self.compared[:, column : column + 1]
-            self.ranks[:, column] += (is_larger & is_other).sum(dim=1)
-
-    def _keep_largest(self, logits: Tensor, ids: Tensor) -> None:
-        every = torch.cat([self.top_logits, logits], dim=1)
-        every_id = torch.cat([self.top_ids, ids.expand(len(logits), -1)], dim=1)
-        self.top_logits, columns = every.topk(min(self.top, every.shape[1]), dim=1)
-        self.top_ids = every_id.gather(1, columns)
-
-    @property
-    def log_total(self) -> Tensor:
-        return self.largest + self.total.log()
-
-    @property
-    def compared_log_probs(self) -> Tensor:
-        return (self.compared.double() - self.log_total[:, None]).float()
-
-    @property
-    def entropies(self) -> Tensor:
-        return (self.total.log() - self.weighted / self.total).clamp_min(0.0).float()
-
-    def likeliest(self) -> tuple[Tensor, Tensor]:
-        log_probs = (self.top_logits.double() - self.log_total[:, None]).float()
-        return self.top_ids.masked_fill(log_probs == NEVER, -1), log_probs
+    least = torch.finfo(torch.float32).min  # no difference of two infinities is a number
+    largest = logits.amax(dim=1, keepdim=True).clamp_min(least)
+    distances = (logits - largest).clamp_min(least)
+    exponentials = distances.exp()
+    total = exponentials.sum(dim=1, keepdim=True).double()
+    weighted = (exponentials * distances).sum(dim=1, keepdim=True).double()
+    entropies = (total.log() - weighted / total).clamp_min(0.0).float()
+    log_total = largest.double() + total.log()
+    is_larger = logits[:, None] > compared[:, :, None]  # (R, M, U)
+    ranks = 1 + (is_larger & (ids != compared_ids[:, :, None])).sum(dim=2)
+    best = logits.topk(min(top, len(ids)), dim=1)
+    log_probs = (best.values.double() - log_total).float()
+    likeliest = ids[best.indices].masked_fill(log_probs == NEVER, -1)
+    return (compared.double() - log_total).float(), ranks, entropies[:, 0], likeliest, log_probs
