@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from model.checkpoints.formats.files import read_options, read_options_if_there, unsupported
+from model.checkpoints.formats.files import (
+    read_options,
+    read_options_if_there,
+    size_reasons,
+    unsupported,
+)
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
 from model.errors import UnsupportedModelError
 
@@ -27,11 +32,10 @@ ACTIVATIONS = {
 
 SIZES = {
     "d_model": "d_model",
-    "encoder_attention_heads": "num_heads",
     "encoder_ffn_dim": "ffn_dim",
     "encoder_layers": "encoder_layers",
     "decoder_layers": "decoder_layers",
-    "vocab_size": "source_vocab_size",
+    "encoder_attention_heads": "num_heads",
 }
 IDS = {"eos_token_id": "eos_id", "pad_token_id": "pad_id", "decoder_start_token_id": "start_id"}
 
@@ -107,6 +111,7 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
         return ModelConfig(
             **{ours: options[theirs] for theirs, ours in {**SIZES, **IDS}.items()},
             **{**family, "scales_embeddings": scales_embeddings},
+            source_vocab_size=options["vocab_size"],
             target_vocab_size=options.get("decoder_vocab_size", options["vocab_size"]),
             unk_id=unk_id,
             shared_embeddings=bool(options.get("share_encoder_decoder_embeddings", True)),
@@ -134,25 +139,10 @@ def _reasons(options: Mapping[str, Any], kind: str) -> list[str]:
 
 def _size_reasons(options: Mapping[str, Any], num_bytes: int) -> list[str]:
     vocab = options.get("decoder_vocab_size", options.get("vocab_size"))
-    sizes = {**{name: options.get(name) for name in SIZES}, "decoder_vocab_size": vocab}
-    reasons = [
-        f"{name} is {size!r}, not a size" for name, size in sizes.items() if not _is_id(size, 1)
-    ]
-    reasons += [
-        f"{name} is {options.get(name)!r}, not an id of the vocabulary"
+    sizes = {name: options.get(name) for name in SIZES}
+    vocab_sizes = {"vocab_size": options.get("vocab_size"), "decoder_vocab_size": vocab}
+    return size_reasons(sizes, vocab_sizes, num_bytes) or [
+        f"{name} is {number!r}, not an id of the vocabulary"
         for name in IDS
-        if not (reasons or _is_id(options.get(name), 0, sizes["decoder_vocab_size"]))
+        if type(number := options.get(name)) is not int or not 0 <= number < vocab
     ]
-    if reasons:
-        return reasons
-    width, layers = options["d_model"], options["encoder_layers"] + options["decoder_layers"]
-    largest = max(layers * max(width, options["encoder_ffn_dim"]), options["vocab_size"], vocab)
-    if width * largest > num_bytes:
-        reasons.append(
-            f"the sizes need {width * largest} weights, but the files have only {num_bytes} bytes"
-        )
-    return reasons
-
-
-def _is_id(value: Any, least: int, limit: Any = None) -> bool:
-    return type(value) is int and value >= least and (limit is None or value < limit)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from model.architectures.seq2seq import EncoderDecoder
+from model.checkpoints.formats.files import size_reasons, unsupported
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.names import expand, fill
 from model.checkpoints.quantize import quantize
@@ -45,15 +46,14 @@ REQUIRED: dict[str, Sequence[Any]] = {
     "transformer-depth-scaling": [False],
     "ulr": [False],
 }
-DEFAULTS: dict[str, Any] = {name: values[0] for name, values in REQUIRED.items()}
 
 # Options that are sizes, with Marian's defaults. `None` means that there is no default.
 SIZES: dict[str, int | None] = {
     "dim-emb": None,
+    "transformer-dim-ffn": 2048,
     "enc-depth": None,
     "dec-depth": None,
     "transformer-heads": 8,
-    "transformer-dim-ffn": 2048,
 }
 
 FEED_FORWARD = {
@@ -73,11 +73,7 @@ def read_config(
     file: MarianFile, max_length_factor: float, eos_id: int, unk_id: int
 ) -> ModelConfig:
     options = file.options()
-    reasons = [
-        f"{name} is {options[name]!r}, supported: {', '.join(map(repr, values))}"
-        for name, values in REQUIRED.items()
-        if options.get(name, DEFAULTS[name]) not in values
-    ]
+    reasons = unsupported(options, REQUIRED)
     decoder = str(options.get("transformer-decoder-autoreg", "self-attention"))
     if decoder not in DECODERS:
         reasons.append(f"transformer-decoder-autoreg is {decoder!r}")
@@ -91,7 +87,12 @@ def read_config(
     if activation not in ACTIVATIONS:
         reasons.append(f"transformer-ffn-activation is {activation!r}")
     sizes: dict[str, Any] = {name: options.get(name, default) for name, default in SIZES.items()}
-    reasons += _size_reasons(sizes, options.get("dim-vocabs"), len(file.data))
+    vocabs = options.get("dim-vocabs")
+    if isinstance(vocabs, list) and len(vocabs) == 2:
+        named = {f"dim-vocabs[{side}]": size for side, size in enumerate(vocabs)}
+        reasons += size_reasons(sizes, named, len(file.data))
+    else:
+        reasons.append(f"dim-vocabs is {vocabs!r}, supported: two sizes")
     if reasons:
         raise UnsupportedModelError(file.path.name, reasons)
     is_shared = bool(options.get("tied-embeddings-all"))
@@ -133,25 +134,6 @@ def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None
         return decoder_layers - 1
     layer = int(named) - 1 if named.isdecimal() else -1
     return layer if 0 <= layer < decoder_layers else None
-
-
-def _size_reasons(sizes: dict[str, Any], vocabs: Any, num_bytes: int) -> list[str]:
-    reasons = [
-        f"{name} is {size!r}, not a size" for name, size in sizes.items() if not _is_size(size)
-    ]
-    if not (isinstance(vocabs, list) and len(vocabs) == 2 and all(map(_is_size, vocabs))):
-        reasons.append(f"dim-vocabs is {vocabs!r}, supported: two sizes")
-    if reasons:
-        return reasons
-    layers = sizes["enc-depth"] + sizes["dec-depth"]
-    layer = sizes["dim-emb"] * max(sizes["dim-emb"], sizes["transformer-dim-ffn"])
-    if max(layers * layer, sizes["dim-emb"] * max(vocabs)) > num_bytes:
-        reasons.append(f"the sizes need more weights than the {num_bytes} bytes of the file")
-    return reasons
-
-
-def _is_size(size: Any) -> bool:
-    return type(size) is int and size > 0
 
 
 def load_weights(

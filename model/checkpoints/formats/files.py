@@ -101,6 +101,24 @@ def positive_integer(
     return value
 
 
+def size_reasons(
+    sizes: Mapping[str, Any], vocab_sizes: Mapping[str, Any], num_bytes: int
+) -> list[str]:
+    """Returns the reasons to refuse values that are no sizes, or that need too many weights.
+
+    `sizes` begins with d_model, ffn_dim, and the numbers of encoder and decoder layers.
+    """
+    named = {**sizes, **vocab_sizes}
+    wrong = {name: size for name, size in named.items() if type(size) is not int or size < 1}
+    if wrong:
+        return [f"{name} is {size!r}, not a size" for name, size in wrong.items()]
+    width, ffn_dim, encoder_layers, decoder_layers = [*sizes.values()][:4]
+    layers = (encoder_layers + decoder_layers) * max(width, ffn_dim)
+    needed = width * max(layers, *vocab_sizes.values())
+    reason = f"the sizes need {needed} weights, but the files have only {num_bytes} bytes"
+    return [reason] if needed > num_bytes else []
+
+
 def load_yaml(text: str | bytes) -> Any:
     """Returns the content of a YAML text, or raises one of YAML_ERRORS.
 
