@@ -6,7 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from model.architectures.embedding import Embedding, TextEmbedding, TokenParts
+from model.architectures.embedding import Embedding, TextEmbedding
 from model.config import LayerConfig
 from model.layers.attention import Heads, MultiHeadAttention
 from model.layers.sublayers import FeedForward, GatedFeedForward, Residual
@@ -51,7 +51,10 @@ class EncoderLayer(FeedForwardEnd):
 
 
 class EncoderStack(nn.Module):
-    """An embedding, layers and a final norm. The modules of `model.backends` run them."""
+    """An embedding, layers and a final norm. The modules of `model.backends` run them.
+
+    The final norm turns the output of the last layer into the hidden states.
+    """
 
     embedding: Embedding | TextEmbedding
     layers: nn.ModuleList
@@ -65,18 +68,9 @@ class EncoderStack(nn.Module):
     def encoder_layers(self) -> list[EncoderLayer]:
         return cast("list[EncoderLayer]", list(self.layers))
 
-    def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
-        """Returns the input (B, S, D) of the first layer and its summands."""
-        return self.embedding.parts(tokens, positions, max_position)
-
     def biases(self, length: int) -> Sequence[Tensor | None]:
         """Returns the bias of each layer for S tokens; None for a layer without a bias.
 
         The shape of a bias is (1, H, S, S), or (1, 1, S, S) if all heads share it.
         """
         return [None] * len(self.layers)
-
-    def finish(self, x: Tensor) -> Tensor:
-        """Returns the hidden states (B, S, D) for the output of the last layer."""
-        y: Tensor = self.norm(x)
-        return y

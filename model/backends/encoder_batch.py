@@ -73,12 +73,13 @@ class EncoderBatch(ABC):
 
         Adjacent texts of one length come together, which saves most of the time of their pooling.
         """
-        runs = [(length, len([*texts])) for length, texts in groupby(self.lengths)]
-        hidden = self.read()[: sum(self.lengths)]
-        parts = torch.split(hidden, [length * count for length, count in runs])
+        hidden = self.read()
         return [
-            HiddenTexts(part.view(count, length, hidden.shape[1]), [length] * count)
-            for part, (length, count) in zip(parts, runs, strict=True)
+            HiddenTexts(
+                hidden[each.first : each.end].view(each.texts, each.length, -1),
+                [each.length] * each.texts,
+            )
+            for each in groups(self.lengths)
         ]
 
 
@@ -170,11 +171,10 @@ class PackedBatch(EncoderBatch):
         self.num_tokens = sum(self.segments)
         self.groups = list(groups(self.segments, is_single=any(knockouts)))
         longest = max(self.segments)
-        tokens = [token for ids in sequences for token in ids] + [0] * padding
-        positions = [index for length in self.segments for index in range(length)]
-        self.tokens = upload(tokens, encoder.device)[None]  # (1, N)
-        self.positions = upload(positions, encoder.device)[None]  # (1, N)
-        self.x = encoder.parts(self.tokens, self.positions, longest - 1).embedded  # (1, N, D)
+        self.tokens, self.positions = packed_tokens(sequences, padding, encoder.device)
+        self.x = encoder.embedding.parts(
+            self.tokens, self.positions, longest - 1
+        ).embedded  # (1, N, D)
         self.biases = encoder.biases(longest)
         self.bias: Tensor | None = None  # of the current layer
         self.heads: Heads  # of the current layer
@@ -202,11 +202,12 @@ class PackedBatch(EncoderBatch):
         self.x = put(self.x, part, first, self.num_tokens, 1)
 
     def read(self) -> Tensor:
-        return self.encoder.finish(self.x)[0]
+        hidden: Tensor = self.encoder.norm(self.x)[0]
+        return hidden
 
     def embedded(self) -> Iterator[TokenParts]:
         """Yields the input (1, S, D) of the first layer and its summands, for each segment."""
-        parts = self.encoder.parts(self.tokens, self.positions, max(self.segments) - 1)
+        parts = self.encoder.embedding.parts(self.tokens, self.positions, max(self.segments) - 1)
         first = 0
         for length in self.segments:
             text = slice(first, first + length)
@@ -253,9 +254,17 @@ class PackedBatch(EncoderBatch):
         text, rows = slice(start, start + length), slice(begin - start, stop - start)
         bias = None if self.bias is None else self.bias[..., rows, :length]
         heads = query[:, :, begin:stop], key[:, :, text], value[:, :, text]
-        if off is not None:
-            return attend_without(off, *heads, bias, rows.start)
-        return attention(*heads, bias)
+        return attend_without(off, *heads, bias, rows.start)
+
+
+def packed_tokens(
+    sequences: Sequence[list[int]], padding: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Returns ids and positions (1, N) of packed texts, with `padding` tokens at the end."""
+    texts = [*sequences, [0] * padding]
+    numbers = [chain.from_iterable(texts), chain.from_iterable(range(len(ids)) for ids in texts)]
+    ids, positions = (upload([*each], device)[None] for each in numbers)
+    return ids, positions
 
 
 def groups(lengths: Sequence[int], is_single: bool = False) -> Iterator[Group]:
@@ -293,7 +302,7 @@ def pack(heads: Tensor) -> Tensor:
 
 
 def attend_without(
-    off: SiteKnockout,
+    off: SiteKnockout | None,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -307,6 +316,8 @@ def attend_without(
     and values are (1, H, S, K).
     """
     heads = attention(query, key, value, bias)
+    if off is None:
+        return heads
     if off.keys or off.edges:
         kept = kept_edges(off, query, key.shape[2], first)
         total = mask_bias(kept, torch.float32)
@@ -369,7 +380,7 @@ class PaddedBatch(EncoderBatch):
         positions = torch.arange(length, device=source.device)
         positions = positions.clamp_max(max(lengths, default=length) - 1)
         self.positions = positions.expand_as(source)  # (B, S)
-        self.x = encoder.parts(source, self.positions, length - 1).embedded  # (B, S, D)
+        self.x = encoder.embedding.parts(source, self.positions, length - 1).embedded  # (B, S, D)
         masked = mask_bias(mask, self.x.dtype)[:, None, None, :]  # (B, 1, 1, S)
         biases = encoder.biases(length)  # most layers share one bias
         sums = {id(bias): masked if bias is None else bias + masked for bias in biases}
@@ -388,10 +399,11 @@ class PaddedBatch(EncoderBatch):
         self.x = self.layers[layer].add_feed_forward(self.x)
 
     def read(self) -> Tensor:
-        return self.encoder.finish(self.x).flatten(0, 1)
+        hidden: Tensor = self.encoder.norm(self.x)
+        return hidden.flatten(0, 1)
 
     def read_texts(self) -> list[HiddenTexts]:
-        return [HiddenTexts(self.encoder.finish(self.x), self.lengths)]
+        return [HiddenTexts(self.encoder.norm(self.x), self.lengths)]
 
 
 def pads_on(device: torch.device) -> bool:

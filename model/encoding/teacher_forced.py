@@ -17,8 +17,7 @@ from model.architectures.embedding import Embedding
 from model.architectures.seq2seq import DecoderLayer, EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
 from model.backends.base import ForcedDecoder
-from model.backends.cuda.staging import upload
-from model.backends.encoder_batch import TOKEN_MULTIPLE, attend_without
+from model.backends.encoder_batch import TOKEN_MULTIPLE, attend_without, packed_tokens
 from model.encoding.capture_pass import (
     SLICE_TOKENS,
     CapturedJob,
@@ -36,7 +35,7 @@ from model.inspection.captures.capture import (
     Slices,
 )
 from model.inspection.query import AttentionJob, AttentionKind, SiteKnockout, check_job
-from model.layers.attention import Heads, MultiHeadAttention, attention, mask_bias
+from model.layers.attention import Heads, MultiHeadAttention, mask_bias
 from model.layers.sublayers import SSRU
 
 
@@ -189,10 +188,7 @@ class TeacherForcedBatch:
     def _embed(self, embedding: Embedding) -> Tensor:
         sequences = [self._inputs(each.job) for each in self.captured]
         longest = max(map(len, sequences)) - 1
-        tokens = [token for sequence in sequences for token in sequence] + [0] * self.padding
-        positions = [index for sequence in sequences for index in range(len(sequence))]
-        positions += [0] * self.padding
-        ids, places = (upload(each, self.model.device)[None] for each in (tokens, positions))
+        ids, places = packed_tokens(sequences, self.padding, self.model.device)
         embedded: Tensor = embedding(ids, places, longest)
         first = 0
         for each, sequence in zip(self.captured, sequences, strict=True):
@@ -242,11 +238,7 @@ class TeacherForcedBatch:
                 yield
             rows = slice(first, first + self.slice_tokens)
             chosen = None if bias is None else bias[rows]
-            if off is None:
-                part = attention(query[:, :, rows], key, value, chosen)
-            else:
-                part = attend_without(off, query[:, :, rows], key, value, chosen, first)
-            attended.append(part)
+            attended.append(attend_without(off, query[:, :, rows], key, value, chosen, first))
         return attended
 
     def _mix_tokens(
