@@ -6,12 +6,12 @@ characters, and then tokenises each word alone. So the tokens of the part are th
 text, except for tokens near the cut, which are left out.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from tokenizers import Encoding, Tokenizer, models, normalizers
+from tokenizers import Tokenizer, models, normalizers
 
 from model.errors import CheckpointFormatError
 from model.regular_files import check_file
@@ -91,39 +91,42 @@ class TextTokenizer:
                 f"{path} adds {self.num_special_tokens} special tokens to a text, and the limit "
                 f"is {max_tokens}"
             )
-        self.tokenizer.enable_truncation(max_tokens)
         self.max_tokens = max_tokens
         self.vocab_size = max(self.tokenizer.get_vocab().values(), default=-1) + 1
 
     def tokenize(self, text: str, prompt: str = "") -> TextTokens:
         """Returns the tokens of a prompt and a text. The text has no lone surrogates."""
-        whole = prompt + text
-        stripped = whole.strip()
-        part, ids = self._cut(stripped, self.max_tokens - self.num_special_tokens, "right")
-        encoding = self._encode(stripped if part is None else part)
-        shift = len(whole) - len(whole.lstrip()) - len(prompt) if stripped else 0
-        special = [mask == 1 for mask in encoding.special_tokens_mask]
-        spans = places(encoding.offsets, special, shift)
-        offsets = [trim(text, span, str.isspace) for span in spans]
-        tokenized = TokenizedText(text, encoding.ids, encoding.tokens, offsets, special)
-        if part is not None:
-            return TextTokens(tokenized, len(ids) + self.num_special_tokens, is_exact=False)
-        cut = sum(len(part.ids) - self.num_special_tokens for part in encoding.overflowing)
-        return TextTokens(tokenized, len(encoding.ids) + cut)
+        room = self.max_tokens - self.num_special_tokens
+        ids, spans, is_exact = self._read((prompt + text).strip(), room, "right")
+        found = self._around(text, prompt, ids[:room], spans[:room], self.special_ids)
+        offsets = [trim(text, span, str.isspace) for span in found.offsets]
+        num_tokens = len(ids) + self.num_special_tokens
+        return TextTokens(replace(found, offsets=offsets), num_tokens, is_exact)
 
     def split(self, text: str, add_special_tokens: bool = True) -> TokenizedText:
         """Returns all tokens of a text, however long it is. Special tokens have empty spans."""
-        stripped = text.strip()
-        shift = len(text) - len(text.lstrip()) if stripped else 0
-        parts = parted(self._encode(stripped, add_special_tokens=False))
-        before, behind = self.special_ids if add_special_tokens else ([], [])
-        num_inside = sum(len(part.ids) for part in parts)
-        special = [True] * len(before) + [False] * num_inside + [True] * len(behind)
-        ids = [*before, *chain.from_iterable(part.ids for part in parts), *behind]
-        inside = list(chain.from_iterable(part.offsets for part in parts))
-        spans = [*[(0, 0)] * len(before), *inside, *[(0, 0)] * len(behind)]
-        pieces = [str(self.tokenizer.id_to_token(each)) for each in ids]
-        return TokenizedText(text, ids, pieces, places(spans, special, shift), special)
+        ids, spans, _ = self._read(text.strip())
+        return self._around(
+            text, "", ids, spans, self.special_ids if add_special_tokens else ([], [])
+        )
+
+    def _around(
+        self,
+        text: str,
+        prompt: str,
+        ids: list[int],
+        spans: list[Span],
+        around: tuple[list[int], list[int]],
+    ) -> TokenizedText:
+        """Puts special ids around the ids of a prompt and a text; moves the spans to the text."""
+        whole = prompt + text
+        shift = len(whole) - len(whole.lstrip()) - len(prompt) if whole.strip() else 0
+        before, behind = around
+        special = [True] * len(before) + [False] * len(ids) + [True] * len(behind)
+        every = [*before, *ids, *behind]
+        pieces = [str(self.tokenizer.id_to_token(each)) for each in every]
+        offsets = [*[(0, 0)] * len(before), *spans, *[(0, 0)] * len(behind)]
+        return TokenizedText(text, every, pieces, places(offsets, special, shift), special)
 
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
         """Returns the text of ids, without the special tokens if `skip_special_tokens` is true."""
@@ -145,44 +148,35 @@ class TextTokenizer:
                 result still has more ids than this number.
             end: Side on which ids may be missing.
         """
-        stripped = (prompt + text).strip()
-        if wanted is not None:
-            part, ids = self._cut(stripped, wanted, end)
-            if part is not None:
-                return ids, False
-        parts = parted(self._encode(stripped, add_special_tokens=False))
-        return list(chain.from_iterable(part.ids for part in parts)), True
+        ids, _, is_all = self._read((prompt + text).strip(), wanted, end)
+        return ids, is_all
 
-    def _cut(self, text: str, wanted: int, end: End) -> tuple[str | None, list[int]]:
-        """Returns a part at one end of a text, and more than `wanted` ids of the whole text.
+    def _read(
+        self, text: str, wanted: int | None = None, end: End = "right"
+    ) -> tuple[list[int], list[Span], bool]:
+        """Returns ids without special ids, their spans, and whether they are all.
 
-        Each part that is tried is shorter than half the text. `end` is the side on which the part
-        is cut. If no such part has enough ids, the method returns None and no ids.
+        If `wanted` ids are enough, a part at one end of the text is tried, and then larger parts.
+        Each part is shorter than half the text. Spans in a part cut on the left count from its cut.
         """
-        size = max(FIRST_CHARS, CHARS_PER_TOKEN * wanted)
-        while 2 * size < len(text):
+        size = max(FIRST_CHARS, CHARS_PER_TOKEN * (wanted or 0))
+        while wanted is not None and 2 * size < len(text):
             part = text[:size].rstrip() if end == "right" else text[-size:].lstrip()
-            parts = parted(self._encode(part, add_special_tokens=False))
-            ids = list(chain.from_iterable(each.ids for each in parts))
-            spans = chain.from_iterable(each.offsets for each in parts)
+            ids, spans = self._encode(part)
             if end == "right":
-                kept = ids[: sum(last <= len(part) - MARGIN_CHARS for _, last in spans)]
+                edge = len(part) - MARGIN_CHARS
+                kept = slice(sum(last <= edge for _, last in spans))
             else:
-                kept = ids[sum(first < MARGIN_CHARS for first, _ in spans) :]
-            if len(kept) > wanted:
-                return part, kept
+                kept = slice(sum(first < MARGIN_CHARS for first, _ in spans), None)
+            if len(ids[kept]) > wanted:
+                return ids[kept], spans[kept], False
             size *= GROWTH
-        return None, []
+        return *self._encode(text), True
 
-    def _encode(self, text: str, add_special_tokens: bool = True) -> Encoding:
+    def _encode(self, text: str) -> tuple[list[int], list[Span]]:
         # `encode_batch`, because `Tokenizer.encode` blocks other threads
-        (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)
-        return encoding
-
-
-def parted(encoding: Encoding) -> list[Encoding]:
-    """Returns the kept tokens of a text, followed by the tokens that truncation cut off."""
-    return [encoding, *encoding.overflowing]
+        (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=False)
+        return encoding.ids, encoding.offsets
 
 
 def places(offsets: list[Span], special: list[bool], shift: int) -> list[Span]:

@@ -1,14 +1,13 @@
 """Of a long text only one end is tokenised; its tokens must be those of the whole text."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Encoding
 
 from model.tokenization.text import FIRST_CHARS, End, TextTokenizer
+from model.tokenization.tokenizer import Span
 from tests.text_tokenizers import KINDS, UNITS, shuffled, write_tokenizer
 
 LONG = 2 * FIRST_CHARS + 1
@@ -90,11 +89,11 @@ def test_long_word_is_not_tokenised_whole(
 def note_lengths(found: TextTokenizer, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The length of each text that is tokenised from now on."""
     lengths: list[int] = []
-    encode: Callable[[str, bool], Encoding] = found._encode
+    encode = found._encode
 
-    def note(text: str, add_special_tokens: bool = True) -> Encoding:
+    def note(text: str) -> tuple[list[int], list[Span]]:
         lengths.append(len(text))
-        return encode(text, add_special_tokens)
+        return encode(text)
 
     monkeypatch.setattr(found, "_encode", note)
     return lengths
