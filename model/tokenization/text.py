@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, normalizers
 
 from model.errors import CheckpointFormatError
 from model.regular_files import check_file
-from model.tokenization.tokenizer import Span, TokenizedText, trim
+from model.tokenization.tokenizer import Encoding, Span, TokenizedText, trim
 
 End = Literal["left", "right"]
 """The side on which a text is cut."""
@@ -97,36 +97,37 @@ class TextTokenizer:
     def tokenize(self, text: str, prompt: str = "") -> TextTokens:
         """Returns the tokens of a prompt and a text. The text has no lone surrogates."""
         room = self.max_tokens - self.num_special_tokens
-        ids, spans, is_exact = self._read((prompt + text).strip(), room, "right")
-        found = self._around(text, prompt, ids[:room], spans[:room], self.special_ids)
+        read, is_exact = self._read((prompt + text).strip(), room, "right")
+        found = self._around(text, read.part(slice(room)), self.special_ids, prompt)
         offsets = [trim(text, span, str.isspace) for span in found.offsets]
-        num_tokens = len(ids) + self.num_special_tokens
+        num_tokens = len(read.ids) + self.num_special_tokens
         return TextTokens(replace(found, offsets=offsets), num_tokens, is_exact)
 
     def split(self, text: str, add_special_tokens: bool = True) -> TokenizedText:
         """Returns all tokens of a text, however long it is. Special tokens have empty spans."""
-        ids, spans, _ = self._read(text.strip())
-        return self._around(
-            text, "", ids, spans, self.special_ids if add_special_tokens else ([], [])
-        )
+        read, _ = self._read(text.strip())
+        read = replace(read, pieces=self._pieces(read.ids))  # `<unk>` for an unknown token
+        return self._around(text, read, self.special_ids if add_special_tokens else ([], []))
 
     def _around(
-        self,
-        text: str,
-        prompt: str,
-        ids: list[int],
-        spans: list[Span],
-        around: tuple[list[int], list[int]],
+        self, text: str, read: Encoding, around: tuple[list[int], list[int]], prompt: str = ""
     ) -> TokenizedText:
-        """Puts special ids around the ids of a prompt and a text; moves the spans to the text."""
+        """Puts special ids around the tokens of prompt and text; moves the spans to the text."""
         whole = prompt + text
         shift = len(whole) - len(whole.lstrip()) - len(prompt) if whole.strip() else 0
         before, behind = around
-        special = [True] * len(before) + [False] * len(ids) + [True] * len(behind)
-        every = [*before, *ids, *behind]
-        pieces = [str(self.tokenizer.id_to_token(each)) for each in every]
-        offsets = [*[(0, 0)] * len(before), *spans, *[(0, 0)] * len(behind)]
-        return TokenizedText(text, every, pieces, places(offsets, special, shift), special)
+        special = [True] * len(before) + [False] * len(read.ids) + [True] * len(behind)
+        spans = [*[(0, 0)] * len(before), *read.offsets, *[(0, 0)] * len(behind)]
+        return TokenizedText(
+            text,
+            [*before, *read.ids, *behind],
+            [*self._pieces(before), *read.pieces, *self._pieces(behind)],
+            places(spans, special, shift),
+            special,
+        )
+
+    def _pieces(self, ids: list[int]) -> list[str]:
+        return [str(self.tokenizer.id_to_token(each)) for each in ids]
 
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
         """Returns the text of ids, without the special tokens if `skip_special_tokens` is true."""
@@ -148,35 +149,35 @@ class TextTokenizer:
                 result still has more ids than this number.
             end: Side on which ids may be missing.
         """
-        ids, _, is_all = self._read((prompt + text).strip(), wanted, end)
-        return ids, is_all
+        read, is_all = self._read((prompt + text).strip(), wanted, end)
+        return read.ids, is_all
 
     def _read(
         self, text: str, wanted: int | None = None, end: End = "right"
-    ) -> tuple[list[int], list[Span], bool]:
-        """Returns ids without special ids, their spans, and whether they are all.
+    ) -> tuple[Encoding, bool]:
+        """Returns the tokens of a text, without special tokens, and whether they are all.
 
-        If `wanted` ids are enough, a part at one end of the text is tried, and then larger parts.
+        If `wanted` tokens are enough, a part at one end of the text is tried, then larger parts.
         Each part is shorter than half the text. Spans in a part cut on the left count from its cut.
         """
         size = max(FIRST_CHARS, CHARS_PER_TOKEN * (wanted or 0))
         while wanted is not None and 2 * size < len(text):
             part = text[:size].rstrip() if end == "right" else text[-size:].lstrip()
-            ids, spans = self._encode(part)
+            read = self._encode(part)
             if end == "right":
                 edge = len(part) - MARGIN_CHARS
-                kept = slice(sum(last <= edge for _, last in spans))
+                kept = slice(sum(last <= edge for _, last in read.offsets))
             else:
-                kept = slice(sum(first < MARGIN_CHARS for first, _ in spans), None)
-            if len(ids[kept]) > wanted:
-                return ids[kept], spans[kept], False
+                kept = slice(sum(first < MARGIN_CHARS for first, _ in read.offsets), None)
+            if len(read.ids[kept]) > wanted:
+                return read.part(kept), False
             size *= GROWTH
-        return *self._encode(text), True
+        return self._encode(text), True
 
-    def _encode(self, text: str) -> tuple[list[int], list[Span]]:
+    def _encode(self, text: str) -> Encoding:
         # `encode_batch`, because `Tokenizer.encode` blocks other threads
-        (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=False)
-        return encoding.ids, encoding.offsets
+        (found,) = self.tokenizer.encode_batch([text], add_special_tokens=False)
+        return Encoding(found.ids, found.tokens, found.offsets)
 
 
 def places(offsets: list[Span], special: list[bool], shift: int) -> list[Span]:

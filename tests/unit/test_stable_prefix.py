@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.tokenization.text import FIRST_CHARS, End, TextTokenizer
-from model.tokenization.tokenizer import Span
+from model.tokenization.tokenizer import Encoding
 from tests.text_tokenizers import KINDS, UNITS, shuffled, write_tokenizer
 
 LONG = 2 * FIRST_CHARS + 1
@@ -91,7 +91,7 @@ def note_lengths(found: TextTokenizer, monkeypatch: pytest.MonkeyPatch) -> list[
     lengths: list[int] = []
     encode = found._encode
 
-    def note(text: str) -> tuple[list[int], list[Span]]:
+    def note(text: str) -> Encoding:
         lengths.append(len(text))
         return encode(text)
 
