@@ -25,7 +25,7 @@ from rich.table import Column, Table
 from model.errors import ModelError
 from service.console import INTERRUPTED, console, read_settings, say, stop
 from service.models.registry.cache import ModelCache, Record
-from service.models.registry.errors import CacheError, OfflineError, RegistryError
+from service.models.registry.errors import CacheError, RegistryError
 from service.models.registry.files import differing
 from service.models.registry.locate import (
     LocatedModel,
@@ -104,7 +104,7 @@ def _list_published(settings: Settings) -> None:
     from service.models.registry.firefox import read_index
 
     if settings.offline:
-        raise OfflineError("REGARD_OFFLINE forbids asking the registry; unset it")
+        raise RegistryError("REGARD_OFFLINE forbids asking the registry; unset it")
     models = read_index(HttpClient(), settings.firefox_registry)
     for pair, entries in sorted(models.items()):
         kinds = (

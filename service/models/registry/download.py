@@ -23,12 +23,9 @@ from urllib.parse import urlsplit
 import httpx2
 
 from service.models.registry.errors import (
-    AccessRefusedError,
     CacheError,
     DamagedFileError,
-    DiskFullError,
-    DownloadError,
-    NotPublishedError,
+    RegistryError,
     TransientError,
 )
 from service.models.registry.files import BLOCK_BYTES, PARTIAL, ModelFile, difference, measure
@@ -67,7 +64,7 @@ def open_client(timeout_seconds: float = TIMEOUT_SECONDS) -> httpx2.Client:
 def refuse_downgrade(response: httpx2.Response) -> None:
     location = response.headers.get("Location", "")
     if response.url.scheme == "https" and location.lower().startswith("http:"):
-        raise DownloadError(f"{shown(response.url)} redirects away from https, which is refused")
+        raise RegistryError(f"{shown(response.url)} redirects away from https, which is refused")
 
 
 class HttpClient:
@@ -104,7 +101,7 @@ class HttpClient:
                     pauses = list(PAUSES_SECONDS)
                 if not pauses:
                     tries = len(PAUSES_SECONDS) + 1
-                    raise DownloadError(
+                    raise RegistryError(
                         f"{shown(url)} failed {tries} times: {error}; try again later"
                     ) from error
                 asked = min(error.retry_after_seconds, MAX_PAUSE_SECONDS)
@@ -117,7 +114,7 @@ class HttpClient:
                 for block in response.iter_raw():
                     body += block
                     if len(body) > MAX_JSON_BYTES:
-                        raise DownloadError(
+                        raise RegistryError(
                             f"{shown(url)} has more than {MAX_JSON_BYTES} bytes of JSON"
                         )
             return bytes(body)
@@ -126,7 +123,7 @@ class HttpClient:
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise DownloadError(f"{shown(url)} is not JSON: {error}") from error
+            raise RegistryError(f"{shown(url)} is not JSON: {error}") from error
 
 
 def status_error(response: httpx2.Response) -> Exception:
@@ -137,20 +134,18 @@ def status_error(response: httpx2.Response) -> Exception:
             f"the server answers {status}",
             float(after) if after.isascii() and after.isdigit() else 0.0,
         )
-    if status in (404, 410):
-        return NotPublishedError(f"{where} does not exist ({status})")
-    if status in (401, 403):
-        return AccessRefusedError(f"{where} is refused ({status})")
-    return DownloadError(f"{where} answers {status}")
+    reasons = {404: "does not exist", 410: "does not exist", 401: "is refused", 403: "is refused"}
+    reason = f"{reasons[status]} ({status})" if status in reasons else f"answers {status}"
+    return RegistryError(f"{where} {reason}")
 
 
 def request_error(url: str, error: httpx2.RequestError) -> Exception:
     reason = str(error) or type(error).__name__
     is_transport_error = isinstance(error, httpx2.TransportError)
     if not is_transport_error or isinstance(error, httpx2.UnsupportedProtocol):
-        return DownloadError(f"{shown(url)} cannot be fetched: {reason}")
+        return RegistryError(f"{shown(url)} cannot be fetched: {reason}")
     if any(isinstance(each, ssl.SSLCertVerificationError) for each in causes(error)):
-        return DownloadError(f"the certificate of {shown(url)} is not trusted: {reason}")
+        return RegistryError(f"the certificate of {shown(url)} is not trusted: {reason}")
     return TransientError(reason)
 
 
@@ -178,6 +173,7 @@ def download(file: ModelFile, folder: Path, http: HttpClient, report: Report) ->
     part = _beside(target, PARTIAL)
     with disk_errors(target), _locked(part) as output:
         http.retry(file.url, _Transfer(file, target, output, http, report).advance)
+        output.flush()
         finished = _unpack(part, file, target) if file.is_packed else part
         stored = measure(file.name, finished)
         if reason := difference(stored, file, finished):
@@ -242,7 +238,7 @@ class _Transfer:
         self.report(done, total)
         try:
             for block in response.iter_raw():
-                _write_all(self.output, block, total and total - done, self.target)
+                self.output.write(block)
                 done += len(block)
                 self.report(done, total)
                 if limit is not None and done > limit:  # more bytes could fill the disk
@@ -265,8 +261,7 @@ class _Transfer:
 def _locked(part: Path) -> Iterator[BinaryIO]:
     """Opens the partial file for writing, and locks it against other processes."""
     part.parent.mkdir(parents=True, exist_ok=True)
-    # The file is unbuffered, so that no received bytes are lost if this process ends.
-    with part.open("ab", buffering=0) as output:
+    with part.open("ab") as output:
         try:
             fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -289,31 +284,14 @@ def disk_errors(target: Path, setting: str = CACHE_SETTING) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in FULL:
-            raise _disk_full(target, "more space is needed", setting) from error
+            raise RegistryError(
+                f"the disk is full: {target} cannot be written. Complete files are kept: free some "
+                f"space and run the same command, or set {setting} to another disk"
+            ) from error
         raise CacheError(
             f"{target} cannot be written: {error.strerror or error}; "
             f"set {setting} to a folder that can be written"
         ) from error
-
-
-def _write_all(output: BinaryIO, block: bytes, missing: int | None, target: Path) -> None:
-    """Writes a block; `missing` is the number of bytes still to write, this block included."""
-    rest = memoryview(block)
-    try:
-        while rest:
-            rest = rest[output.write(rest) :]
-    except OSError as error:
-        if missing is None or error.errno not in FULL:
-            raise
-        needed = missing - len(block) + len(rest)
-        raise _disk_full(target, f"{needed} more bytes are needed", CACHE_SETTING) from error
-
-
-def _disk_full(target: Path, amount: str, setting: str) -> DiskFullError:
-    return DiskFullError(
-        f"the disk is full: {target} cannot be written, {amount}. Complete files are kept: "
-        f"free some space and run the same command, or set {setting} to another disk"
-    )
 
 
 def require_space(folder: Path, needed: int, setting: str = CACHE_SETTING) -> None:
@@ -321,7 +299,7 @@ def require_space(folder: Path, needed: int, setting: str = CACHE_SETTING) -> No
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if needed > free:
-        raise DiskFullError(
+        raise RegistryError(
             f"{needed} bytes are needed in {folder}, and {free} are free; "
             f"free some space, or set {setting} to another disk"
         )
@@ -335,11 +313,11 @@ def _unpack(part: Path, file: ModelFile, target: Path) -> Path:
     limit = MAX_UNPACKED_BYTES if file.size is None else file.size
     done = 0
     try:
-        with gzip.open(part, "rb") as source, unpacked.open("wb", buffering=0) as output:
+        with gzip.open(part, "rb") as source, unpacked.open("wb") as output:
             while block := source.read(BLOCK_BYTES):
                 if done + len(block) > limit:
                     raise DamagedFileError(f"it has more than {limit} bytes")
-                _write_all(output, block, file.size and file.size - done, target)
+                output.write(block)
                 done += len(block)
     except (EOFError, gzip.BadGzipFile, zlib.error, DamagedFileError) as error:
         _refuse(file, target, f"cannot be unpacked: {error}")

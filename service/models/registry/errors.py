@@ -17,32 +17,12 @@ class ManifestError(RegistryError):
         super().__init__(f"{name}: " + "; ".join(faults))
 
 
-class NotPublishedError(RegistryError):
-    """The registry has no such model, revision or file."""
-
-
-class AccessRefusedError(RegistryError):
-    """The registry asks for a token, or refuses the given token."""
-
-
-class DownloadError(RegistryError):
-    """The network or the registry failed, and retries failed or would not help."""
-
-
 class DamagedFileError(RegistryError):
     """A file has another size or checksum than expected, or a pinned file is missing."""
 
 
-class DiskFullError(RegistryError):
-    """The disk has too little free space; files that were already fetched are kept."""
-
-
 class CacheError(RegistryError):
     """The cache cannot be read or written."""
-
-
-class OfflineError(RegistryError):
-    """The network is needed, but a setting forbids it."""
 
 
 class MissingFilesError(RegistryError):
@@ -55,7 +35,7 @@ class MissingFilesError(RegistryError):
 
 
 class TransientError(Exception):
-    """One try failed; `HttpClient.retry` tries again or raises DownloadError.
+    """One try failed; `HttpClient.retry` tries again or raises RegistryError.
 
     Attributes:
         retry_after_seconds: Pause that the server asks for; 0 if it asks for none.

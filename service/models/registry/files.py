@@ -7,21 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TypeGuard
 
+from model.checkpoints.formats.files import INDEX, WEIGHTS
 from model.regular_files import MAX_WEIGHT_BYTES, check_file
-from service.models.registry.errors import DamagedFileError, DownloadError, NotPublishedError
+from service.models.registry.errors import DamagedFileError, RegistryError
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 BLOCK_BYTES = 1 << 18
 PARTIAL = ".part"
 """Suffix of a file that is not complete yet."""
-
-WEIGHTS = (
-    ("model.safetensors",),
-    ("model.safetensors.index.json", re.compile(r"model-\d+-of-\d+\.safetensors")),
-    ("pytorch_model.bin",),
-    ("pytorch_model.bin.index.json", re.compile(r"pytorch_model-\d+-of-\d+\.bin")),
-)
-"""Weight files in order of preference: one file, or an index and the pattern of its shards."""
 
 LOADER_FILES = frozenset(
     (
@@ -48,7 +41,7 @@ def published_sum(name: str, value: object) -> str | None:
     Some folders are named after the first digits of a checksum, so it must not contain `/`.
     """
     if not (value is None or is_sha256(value)):
-        raise DownloadError(f"{name} is published with {value!r}, which is not a sha256 sum")
+        raise RegistryError(f"{name} is published with {value!r}, which is not a sha256 sum")
     return value
 
 
@@ -78,7 +71,7 @@ def with_pins(files: Sequence[ModelFile], pins: Mapping[str, str]) -> tuple[Mode
     unknown = sorted(pins.keys() - {file.name for file in files})
     if unknown:
         names = ", ".join(file.name for file in files)
-        raise NotPublishedError(f"the model has no file {', '.join(unknown)}; it has {names}")
+        raise RegistryError(f"the model has no file {', '.join(unknown)}; it has {names}")
     wrong = [
         f"{file.name} is published with the sha256 sum {file.sha256}, but {pin} is pinned"
         for file in files
@@ -106,10 +99,13 @@ def choose_files(names: Iterable[str]) -> list[str]:
 
 
 def _weights_of(names: list[str]) -> list[str]:
-    for first, *shards in WEIGHTS:
-        if first in names:
-            return [str(first), *(n for n in names for s in shards if re.fullmatch(s, n))]
-    return []
+    """Returns the preferred file of weights, and its shards if it is an index; [] for none."""
+    first = next((name for name in WEIGHTS if name in names), None)
+    if first is None:
+        return []
+    stem, _, suffix = first.removesuffix(INDEX).rpartition(".")
+    shard = re.compile(rf"{stem}-\d+-of-\d+\.{suffix}")
+    return [first, *(name for name in names if first.endswith(INDEX) and shard.fullmatch(name))]
 
 
 def measure(name: str, path: Path) -> ModelFile:

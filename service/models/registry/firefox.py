@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from service.models.registry.cache import Record
 from service.models.registry.download import HttpClient, Report, download, require_space, shown
-from service.models.registry.errors import DownloadError, NotPublishedError, OfflineError
+from service.models.registry.errors import RegistryError
 from service.models.registry.files import PARTIAL, ModelFile, published_sum
 from service.models.registry.references import Reference
 
@@ -48,7 +48,7 @@ class Firefox:
     def find(self, reference: Reference) -> Record:
         """Returns the best model of a language pair, or of the pair and an architecture."""
         if self.is_offline:
-            raise OfflineError(
+            raise RegistryError(
                 f"{reference} has to be fetched, and REGARD_OFFLINE forbids it; pull it on a "
                 "machine with a network, and copy the folder REGARD_MODEL_CACHE from there"
             )
@@ -58,7 +58,7 @@ class Firefox:
             chosen = [_to_file(files[role], self.base_url) for role in _roles(files)]
         except (KeyError, TypeError, AttributeError) as error:
             where = shown(f"{self.base_url}/{INDEX}")
-            raise DownloadError(
+            raise RegistryError(
                 f"{where}: the entry of {reference} is incomplete: {error!r}"
             ) from error
         revision = (chosen[0].sha256 or "unknown")[:REVISION_DIGITS]
@@ -78,7 +78,7 @@ def read_index(http: HttpClient, base_url: str) -> Mapping[str, list[Mapping[str
     index = http.read_json(url)
     models = index.get("models") if isinstance(index, dict) else None
     if not isinstance(models, dict) or not all(map(_is_list_of_models, models.values())):
-        raise DownloadError(f"{shown(url)} is not a registry of models: it has no object 'models'")
+        raise RegistryError(f"{shown(url)} is not a registry of models: it has no object 'models'")
     return models
 
 
@@ -95,11 +95,11 @@ def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str
         others = (
             f"from {source} there are {', '.join(known)}" if known else f"it has none from {source}"
         )
-        raise NotPublishedError(f"Mozilla has published no model for {reference.name}; {others}")
+        raise RegistryError(f"Mozilla has published no model for {reference.name}; {others}")
     wanted = [e for e in entries if reference.revision in ("", e.get("architecture"))]
     if not wanted:
         known = sorted(str(entry.get("architecture")) for entry in entries)
-        raise NotPublishedError(
+        raise RegistryError(
             f"{reference.name} has no architecture {reference.revision}, only {', '.join(known)}"
         )
     best: Mapping[str, Any] = min(wanted, key=_order)
@@ -128,7 +128,7 @@ def _to_file(entry: Mapping[str, Any], base_url: str) -> ModelFile:
     path = str(entry["path"])
     name = PurePosixPath(path).name.removesuffix(PACKED)
     if not NAME.fullmatch(name):
-        raise DownloadError(f"{path!r} in the registry is not a file of a model")
+        raise RegistryError(f"{path!r} in the registry is not a file of a model")
     size = entry.get("uncompressedSize")
     return ModelFile(
         name,

@@ -17,6 +17,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, XetDownloadError
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
+from model.checkpoints.formats.files import WEIGHTS
 from service.models.registry.cache import Record
 from service.models.registry.download import (
     HttpClient,
@@ -30,15 +31,11 @@ from service.models.registry.download import (
     status_error,
 )
 from service.models.registry.errors import (
-    AccessRefusedError,
     DamagedFileError,
-    DownloadError,
-    NotPublishedError,
-    OfflineError,
+    RegistryError,
     TransientError,
 )
 from service.models.registry.files import (
-    WEIGHTS,
     ModelFile,
     choose_files,
     difference,
@@ -91,7 +88,7 @@ class Hub:
                 reference.name, revision=revision, local_files_only=True, allow_patterns=[]
             )
         except (LocalEntryNotFoundError, ValueError) as error:
-            raise OfflineError(
+            raise RegistryError(
                 f"{reference} has to be fetched, and REGARD_OFFLINE or HF_HUB_OFFLINE forbids it; "
                 "pull it on a machine with a network, and copy the folder REGARD_MODEL_CACHE from "
                 "there"
@@ -132,9 +129,9 @@ class Hub:
         except HfHubHTTPError:  # some are also ValueErrors, which the next clause catches
             raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DownloadError(f"{shown(url)} does not describe a model: {error!r}") from error
+            raise RegistryError(f"{shown(url)} does not describe a model: {error!r}") from error
         if not isinstance(info.sha, str) or not COMMIT.fullmatch(info.sha):
-            raise DownloadError(f"{shown(url)} names {info.sha!r}, which is not a commit")
+            raise RegistryError(f"{shown(url)} names {info.sha!r}, which is not a commit")
         return info
 
     def _download(self, file: ModelFile, model: Record) -> str:
@@ -160,7 +157,7 @@ class Hub:
             except (HfHubHTTPError, LocalEntryNotFoundError, httpx2.RequestError) as error:
                 raise _translated(url, error) from error
             except (XetDownloadError, RuntimeError, ValueError) as error:  # some are from hf_xet
-                raise DownloadError(f"{shown(url)} cannot be fetched: {error}") from error
+                raise RegistryError(f"{shown(url)} cannot be fetched: {error}") from error
             except OSError as error:
                 if error.errno is None:  # huggingface_hub found a wrong file length
                     raise DamagedFileError(f"{shown(url)} is damaged: {error}") from error
@@ -171,9 +168,8 @@ class Hub:
 
 def _to_model(reference: Reference, commit: str, files: list[ModelFile]) -> Record:
     if not files:
-        raise NotPublishedError(
-            f"{reference} has no supported weights; it needs one of "
-            + ", ".join(str(weights[0]) for weights in WEIGHTS)
+        raise RegistryError(
+            f"{reference} has no supported weights; it needs one of " + ", ".join(WEIGHTS)
         )
     owner, _, name = reference.name.rpartition("/")
     folder = str(PurePosixPath("hf", owner or "_", commit, name))
@@ -211,16 +207,16 @@ def _cached_path(file: ModelFile, model: Record) -> Path | None:
 
 
 def _translated(url: str, error: Exception) -> Exception:
-    found: Exception = DownloadError(f"{shown(url)} cannot be fetched: {error}")
+    found: Exception = RegistryError(f"{shown(url)} cannot be fetched: {error}")
     for each in causes(error):
         if isinstance(each, HfHubHTTPError):
             found = status_error(each.response)
-            if isinstance(found, AccessRefusedError):
-                found = AccessRefusedError(f"{found}{TOKEN_ADVICE}")
+            if each.response.status_code in (401, 403):
+                found = RegistryError(f"{found}{TOKEN_ADVICE}")
         elif isinstance(each, httpx2.RequestError):
             found = request_error(url, each)
     if isinstance(error, LocalEntryNotFoundError) and isinstance(found, TransientError):
-        return DownloadError(f"{shown(url)} failed several times: {found}; try again later")
+        return RegistryError(f"{shown(url)} failed several times: {found}; try again later")
     return found
 
 
