@@ -53,14 +53,14 @@ class Endpoints:
         self.turns: dict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(settings.remote_requests)
         )  # by the address of the endpoint
-        self.opened: ChatClient | None = None
+        self.client: httpx2.AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        if self.opened is not None:
-            await self.opened.close()
+        if self.client is not None:
+            await self.client.aclose()
 
     async def translate(
         self, text: str, model: RemoteFiles, deadline: float
@@ -91,10 +91,9 @@ class Endpoints:
         return translation, started - arrived, time.perf_counter() - started
 
     async def _call(self, text: str, model: RemoteFiles) -> str:
-        self.opened = self.opened or ChatClient(self.settings)
         ended = "error"
         try:
-            translation = await self.opened.translate(text, model)
+            translation = await self.ask(text, model)
             ended = "ok"
         except ServiceError as error:
             ended = outcome(error)
@@ -106,31 +105,10 @@ class Endpoints:
             self.recorder.count_call(model.name, ended)
         return translation
 
-
-class ChatClient:
-    """Asks chat endpoints for translations, over connections that stay open.
-
-    The caller limits the requests at once. A limit of all connections together would let a slow
-    endpoint delay the others.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        import httpx2  # takes 0.2 s, and a server without remote models does not need it
-
-        logging.getLogger("httpx2").setLevel(logging.WARNING)  # httpx2 logs each request
-        key = settings.remote_key.get_secret_value()
-        self.client = httpx2.AsyncClient(
-            headers={"User-Agent": "regard"} | ({"Authorization": f"Bearer {key}"} if key else {}),
-            timeout=httpx2.Timeout(settings.request_timeout_seconds, connect=CONNECT_SECONDS),
-            limits=httpx2.Limits(max_keepalive_connections=settings.remote_requests),
-        )
-
-    async def close(self) -> None:
-        await self.client.aclose()
-
-    async def translate(self, text: str, model: RemoteFiles) -> str:
+    async def ask(self, text: str, model: RemoteFiles) -> str:
         from httpx2 import RequestError
 
+        self.client = self.client or new_client(self.settings)
         host = urlsplit(model.url).netloc
         try:
             response = await self.client.post(
@@ -144,6 +122,22 @@ class ChatClient:
             logger.warning("the endpoint %s answers %s", host, response.status_code)
             raise refusal(response.status_code, response.headers.get("retry-after", ""), model.name)
         return translation_of(parsed(response), model.name)
+
+
+def new_client(settings: Settings) -> "httpx2.AsyncClient":
+    """Returns a client that keeps its connections open.
+
+    Its connections have no common limit, which would let a slow endpoint delay the others.
+    """
+    import httpx2  # takes 0.2 s, and a server without remote models does not need it
+
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # httpx2 logs each request
+    key = settings.remote_key.get_secret_value()
+    return httpx2.AsyncClient(
+        headers={"User-Agent": "regard"} | ({"Authorization": f"Bearer {key}"} if key else {}),
+        timeout=httpx2.Timeout(settings.request_timeout_seconds, connect=CONNECT_SECONDS),
+        limits=httpx2.Limits(max_keepalive_connections=settings.remote_requests),
+    )
 
 
 def parsed(response: "httpx2.Response") -> Any:

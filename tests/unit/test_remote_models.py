@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-from typing import cast
 from unittest.mock import Mock
 
 import pytest
@@ -13,7 +12,7 @@ from service.errors import InternalError, OverloadedError
 from service.models.catalog import Catalog
 from service.models.remote import MAX_TOKENS, RemoteFiles, find_remote
 from service.remote import endpoint
-from service.remote.endpoint import ChatClient, Endpoints, chat_request, translation_of
+from service.remote.endpoint import Endpoints, chat_request, translation_of
 from service.text.chunking import chunk_sentences
 from service.text.segmentation import one_sentence
 from tests.api.servers import make_settings
@@ -42,7 +41,7 @@ class Endpoint:
 
 async def test_pause_of_one_request_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     pause, endpoints, client = asyncio.Event(), Endpoints(ONE, Mock()), Endpoint()
-    endpoints.opened = cast(ChatClient, client)
+    monkeypatch.setattr(endpoints, "ask", client.translate)
     clock = Mock(sleep=lambda _: pause.wait(), Semaphore=asyncio.Semaphore)
     clock.CancelledError = asyncio.CancelledError
     monkeypatch.setattr(endpoint, "asyncio", clock)
@@ -75,17 +74,17 @@ def test_slow_endpoint_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
         return text
 
     async def test(slow: str, other: str) -> None:
-        client = ChatClient(ONE)
-        begun = asyncio.create_task(client.translate("a", RemoteFiles("m", slow, "en", "de")))
+        client = Endpoints(ONE, Mock())
+        begun = asyncio.create_task(client.ask("a", RemoteFiles("m", slow, "en", "de")))
         try:
             await asyncio.to_thread(arrived.wait)
             async with asyncio.timeout(20):
                 files = RemoteFiles("m", other, "en", "de")
-                assert await client.translate("b", files) == "B"
+                assert await client.ask("b", files) == "B"
         finally:
             may_answer.set()
         assert await begun == "a"
-        await client.close()
+        await client.__aexit__()
 
     with chat_server() as first, chat_server() as second:
         first.translate = wait
