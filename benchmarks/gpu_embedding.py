@@ -19,6 +19,7 @@ from benchmarks.random_weights import synchronize
 from benchmarks.report import OURS, Result
 from model.config import EmbeddingConfig, NormalizeConfig, TextEncoderConfig
 from model.encoding.embedding import EmbeddingJob, EmbeddingModel, embed, on_device
+from model.precision import Precision
 from service.ipc.machine import freeze_heap
 from service.items import batch_tokens
 
@@ -70,8 +71,7 @@ def regard(config: TextEncoderConfig, device: torch.device, dtype: torch.dtype) 
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.02)
-    model.encoder.to(dtype)
-    model = on_device(model, device)
+    model = on_device(model, device, Precision(str(dtype).removeprefix("torch.")))
     tokens = batch_tokens(device.type == "cuda")
     return lambda texts: embed(model, [EmbeddingJob(ids) for ids in texts], tokens)
 

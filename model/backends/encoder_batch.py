@@ -206,14 +206,9 @@ class PackedBatch(EncoderBatch):
         return hidden
 
     def embedded(self) -> Iterator[TokenParts]:
-        """Yields the input (1, S, D) of the first layer and its summands, for each segment."""
+        """Returns the input (1, S, D) of the first layer and its summands, for each segment."""
         parts = self.encoder.embedding.parts(self.tokens, self.positions, max(self.segments) - 1)
-        first = 0
-        for length in self.segments:
-            text = slice(first, first + length)
-            position = None if parts.position is None else parts.position[:, text]
-            yield TokenParts(parts.token[:, text], position, parts.embedded[:, text])
-            first += length
+        return parts.split(self.segments)
 
     def projected(self, layer: int) -> Iterator[ProjectedHeads]:
         """Yields queries, keys and values of each segment in `layer`, the layer computed last."""

@@ -27,7 +27,7 @@ from model.checkpoints.families.sentence_transformers import (
 from model.checkpoints.families.text_encoders import family_of
 from model.checkpoints.formats.files import find_weights, forget_pages, read_options, weight_files
 from model.checkpoints.formats.tensors import read_tensors
-from model.checkpoints.names import fill, load_weights, name_pairs, normal_names
+from model.checkpoints.names import fill, fill_encoder, name_pairs, normal_names
 from model.checkpoints.quantize import DEGENERATE, all_samples
 from model.encoding.embedding import Dense, EmbeddingJob, EmbeddingModel, Vectors, embed, on_device
 from model.precision import Precision, select_precision
@@ -69,22 +69,19 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
         model = EmbeddingModel(config)
     path = find_weights(files.encoder)
     family = family_of(read_options(files.encoder / CONFIG), CONFIG)
-    model.encoder = load_weights(read_tensors(path), family, config.encoder, str(path))
+    fill_encoder(model.encoder, read_tensors(path), family, str(path))
     folders = [folder for kind, folder in files.head or () if kind != "Pooling"]
     for module, folder in zip(model.head, folders, strict=True):
         if isinstance(module, Dense):
             weights = find_weights(folder)
             names = [(name, name) for name, _ in module.named_parameters()]
             fill(module, read_tensors(weights), names, NOTHING, str(weights))
-    model.eval()
     if precision is Precision.INT8 or (precision is Precision.FLOAT16 and dtype == "auto"):
         precision = _round(model, files, device, dtype, precision)
     if precision is Precision.INT8:
         for each in weight_files(path):
             forget_pages(each)  # the float matrices are not read again
-    model.precision = precision
-    model.encoder.to(precision.dtype)
-    return on_device(model, device)
+    return on_device(model, device, precision)
 
 
 def _round(
@@ -170,12 +167,9 @@ def load_cross_encoder_model(
     for ours, theirs in head_names(options):
         pairs += [(f"{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias")]
     fill(model, arrays, pairs, UNUSED, str(path))
-    model.eval()
     if precision is Precision.INT8:
         quantize(model.encoder.layers)
-    model.precision = precision
-    model.encoder.to(precision.dtype)
-    return on_device(model, device)
+    return on_device(model, device, precision)
 
 
 def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:

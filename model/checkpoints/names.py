@@ -12,7 +12,6 @@ from torch import nn
 from model.architectures.text_encoder import TextEncoder
 from model.checkpoints.families.text_encoders import Family
 from model.checkpoints.formats.tensors import Arrays
-from model.config import TextEncoderConfig
 from model.errors import WeightMismatchError
 
 # Maps the names of a layer norm's two vectors in BERT's oldest files to their names in newer files.
@@ -73,13 +72,8 @@ def name_pairs(family: Family, encoder: TextEncoder) -> list[tuple[str, str]]:
     return [pair for pair in expand(family.names, len(encoder.layers)) if pair[0] in parameters]
 
 
-def load_weights(
-    arrays: Arrays, family: Family, config: TextEncoderConfig, name: str
-) -> TextEncoder:
-    with torch.device("meta"):
-        encoder = TextEncoder(config)
+def fill_encoder(encoder: TextEncoder, arrays: Arrays, family: Family, name: str) -> None:
     fill(encoder, normal_names(arrays, family), name_pairs(family, encoder), family.ignored, name)
-    return encoder.eval()
 
 
 def normal_names(arrays: Arrays, family: Family) -> Arrays:

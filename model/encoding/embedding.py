@@ -8,7 +8,6 @@ Source: sentence-transformers, models/Pooling.py, models/Dense.py and models/Nor
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import attrgetter
 
 import numpy as np
 import torch
@@ -170,9 +169,11 @@ def new_module(config: DenseConfig | NormalizeConfig) -> nn.Module:
     return Dense(config) if isinstance(config, DenseConfig) else Normalize()
 
 
-def on_device(model: EmbeddingModel, device: torch.device) -> EmbeddingModel:
-    """Returns the model, moved to a device; on a GPU, fuses the model's projections."""
-    model = model.to(device)
+def on_device(model: EmbeddingModel, device: torch.device, precision: Precision) -> EmbeddingModel:
+    """Returns the model on a device, with its encoder in a precision; fuses it on a GPU."""
+    model.precision = precision
+    model.encoder.to(precision.dtype)
+    model = model.to(device).eval()
     if device.type == "cuda":
         fuse_projections(model)
     return model
@@ -214,13 +215,6 @@ class EmbeddingJob:
     is_raw: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NumberedJob:
-    number: int
-    job: EmbeddingJob
-    length: int
-
-
 Embedder = EmbeddingModel | MeanOfMemory
 
 
@@ -237,8 +231,8 @@ class EmbeddingEncode(SlicedPass):
             check_ids("text", job.ids, model.vocab_size, model.max_tokens)
         self.model = model
         self.slice_tokens = slice_tokens
-        numbered = [NumberedJob(number, job, len(job.ids)) for number, job in enumerate(jobs)]
-        self.numbered = sorted(numbered, key=attrgetter("length"))
+        self.jobs = jobs
+        self.lengths = [len(job.ids) for job in jobs]
         self.padding_tokens = 0
         self.finished: list[tuple[list[int], Tensor]] = []  # indices of jobs, and their vectors
         super().__init__()
@@ -258,33 +252,33 @@ class EmbeddingEncode(SlicedPass):
 
     def compute(self) -> Slices[None]:
         pads, tokens = self.model.pads, self.slice_tokens
-        for batch in batches(self.numbered, lambda each: (each.length,), tokens, pads):
-            encoding = self.model.begin([each.job.ids for each in batch])
+        numbers = sorted(range(len(self.jobs)), key=self.lengths.__getitem__)
+        for batch in batches(numbers, lambda number: (self.lengths[number],), tokens, pads):
+            encoding = self.model.begin([self.jobs[number].ids for number in batch])
             yield from run_layers(encoding, self.slice_tokens)
             read = encoding.read_texts()
             if pads:
-                self.padding_tokens += encoding.num_tokens - sum(each.length for each in batch)
+                self.padding_tokens += encoding.num_tokens - sum(encoding.lengths)
             self.model.end(encoding)
             rest = iter(batch)
             for texts in read:
                 self._finish([*islice(rest, len(texts.lengths))], texts)
             yield
 
-    def _finish(self, batch: list[NumberedJob], texts: HiddenTexts) -> None:
+    def _finish(self, batch: list[int], texts: HiddenTexts) -> None:
+        jobs = [self.jobs[number] for number in batch]
         for is_raw in (False, True):
             rows = [
-                row
-                for row, each in enumerate(batch)
-                if not each.job.is_per_token and each.job.is_raw is is_raw
+                row for row, job in enumerate(jobs) if not job.is_per_token and job.is_raw is is_raw
             ]
             if rows:
                 vectors = self.model.embed(texts, is_raw)  # (B, E)
                 chosen = vectors if len(rows) == len(batch) else vectors[rows]
-                self.finished.append(([batch[row].number for row in rows], chosen))
-        for row, each in enumerate(batch):
-            if each.job.is_per_token:
-                states = texts.states[row : row + 1, : each.length]
-                self.finished.append(([each.number], states.float()))
+                self.finished.append(([batch[row] for row in rows], chosen))
+        for row, job in enumerate(jobs):
+            if job.is_per_token:
+                states = texts.states[row : row + 1, : len(job.ids)]
+                self.finished.append(([batch[row]], states.float()))
 
 
 def embed(

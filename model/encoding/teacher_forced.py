@@ -189,15 +189,10 @@ class TeacherForcedBatch:
         sequences = [self._inputs(each.job) for each in self.captured]
         longest = max(map(len, sequences)) - 1
         ids, places = packed_tokens(sequences, self.padding, self.model.device)
-        embedded: Tensor = embedding(ids, places, longest)
-        first = 0
-        for each, sequence in zip(self.captured, sequences, strict=True):
-            end = first + len(sequence)
-            if each.needs_embedding:
-                parts = embedding.parts(ids[:, first:end], places[:, first:end], longest)
-                each.show_embedding(AttentionKind.DECODER, parts)
-            first = end
-        return embedded
+        parts = embedding.parts(ids, places, longest)
+        for each, own in zip(self.captured, parts.split(self.targets), strict=True):
+            each.show_embedding(AttentionKind.DECODER, own)
+        return parts.embedded
 
     def _attend(
         self,
@@ -264,7 +259,7 @@ class TeacherForcedBatch:
             y = layer.cross_residual.after(x[None], layer.cross_attention(heads, None))
             return layer.add_feed_forward(y)[0]
 
-        return LayerRest(layer.token_mixer_residual.norm_after, None, finish)
+        return LayerRest(layer.token_mixer_residual, None, finish)
 
     def _run_cells(self, ssru: SSRU, x: Tensor) -> Slices[Tensor]:
         """Runs an SSRU over x (1, N, D), one position of all sentences at a time."""

@@ -82,11 +82,6 @@ class Residual(nn.Module):
         self.is_pre = config.norm is NormPosition.PRE
         self.norms_keys = config.norms_keys
 
-    @property
-    def norm_after(self) -> nn.Module | None:
-        """Returns the layer norm after the sum; None in a pre-norm layer."""
-        return None if self.is_pre else self.norm
-
     def before(self, x: Tensor) -> Tensor:
         """Returns the input of the sublayer for the residual stream x."""
         y: Tensor = self.norm(x) if self.is_pre else x

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from model.checkpoints.families.cross_encoders import CrossEncoderFiles, by_architecture
+from model.checkpoints.families.cross_encoders import by_architecture
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles, find_embedding_models
 from model.checkpoints.load import find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
@@ -279,7 +279,7 @@ def find_local(reference: str) -> list[AnyFiles]:
     return found
 
 
-def find_text_models(reference: str) -> list[EmbeddingFiles | CrossEncoderFiles]:
+def find_text_models(reference: str) -> list[EmbeddingFiles]:
     """Returns the embedding models and cross-encoders that a reference names."""
     found = find_embedding_models(reference)
     renamed = [replace(files, name=NAMES.get(files.name, files.name)) for files in found]

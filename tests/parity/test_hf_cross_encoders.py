@@ -40,7 +40,7 @@ def theirs(family: str, folder: Path) -> Any:
 def our_scores(
     folder: Path, texts: list[str] = TEXTS, query: str = QUERY, side: Any = "right"
 ) -> list[float]:
-    files = CrossEncoderFiles("tiny", folder)
+    files = CrossEncoderFiles("tiny", folder, folder)
     served = ServedReranker.load(files)
     model = load_cross_encoder_model(files, torch.device("cpu"), "float32")
     inputs = [(query, text) for text in texts]
@@ -122,7 +122,7 @@ def test_truncation_of_the_left_side_is_refused(tmp_path: Path) -> None:
     write_cross_encoder(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text('{"truncation_side": "left"}')
     with pytest.raises(UnsupportedModelError, match="truncation_side"):
-        ServedReranker.load(CrossEncoderFiles("tiny", tmp_path))
+        ServedReranker.load(CrossEncoderFiles("tiny", tmp_path, tmp_path))
 
 
 @pytest.mark.parametrize("labels", [3, ["LABEL_0"], "LABEL_0"])
@@ -130,4 +130,4 @@ def test_labels_of_a_wrong_type_are_refused(tmp_path: Path, labels: object) -> N
     write_cross_encoder(tmp_path)
     change_json(tmp_path / "config.json", id2label=labels)
     with pytest.raises(UnsupportedModelError, match="id2label must be an object"):
-        read_cross_encoder(CrossEncoderFiles("tiny", tmp_path))
+        read_cross_encoder(CrossEncoderFiles("tiny", tmp_path, tmp_path))

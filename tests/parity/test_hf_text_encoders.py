@@ -27,7 +27,7 @@ from transformers import (
 from model.checkpoints.families.text_encoders import ACTIVATIONS, family_of, read_config
 from model.checkpoints.formats.files import find_weights, read_options
 from model.checkpoints.formats.tensors import read_tensors
-from model.checkpoints.names import load_weights
+from model.checkpoints.names import fill_encoder
 from model.config import EmbeddingConfig
 from model.encoding.embedding import EmbeddingJob, EmbeddingModel, embed
 from tests.attention_jobs import text_maps
@@ -93,7 +93,7 @@ def load(folder: Path) -> EmbeddingModel:
     arrays = read_tensors(find_weights(folder))
     settings = EmbeddingConfig(config, max_tokens=config.max_tokens)
     model = EmbeddingModel(settings)
-    model.encoder = load_weights(arrays, family_of(options, ""), config, "model.safetensors")
+    fill_encoder(model.encoder, arrays, family_of(options, ""), "model.safetensors")
     return model
 
 
@@ -134,7 +134,7 @@ def test_long_texts_have_whole_blocks_outside_a_window() -> None:
     config = read_config(options, "config.json")
     model = EmbeddingModel(EmbeddingConfig(config, max_tokens=config.max_tokens))
     arrays = {name: each.detach().numpy() for name, each in theirs.state_dict().items()}
-    model.encoder = load_weights(arrays, family_of(options, ""), config, "")
+    fill_encoder(model.encoder, arrays, family_of(options, ""), "")
     (ids,) = texts([1500])
     (found,) = embed(model, [EmbeddingJob(ids, is_per_token=True)])
     assert_close(torch.from_numpy(found), hidden_states(theirs, ids), **TOLERANCE)

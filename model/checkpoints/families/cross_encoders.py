@@ -8,8 +8,6 @@ Source: transformers, `*ForSequenceClassification` of the families in ARCHITECTU
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from model.checkpoints.families import text_encoders
@@ -21,12 +19,7 @@ from model.checkpoints.families.sentence_transformers import (
     read_max_tokens,
     read_tokenizer,
 )
-from model.checkpoints.formats.files import (
-    find_weights,
-    read_options,
-    read_options_if_there,
-    revision_of,
-)
+from model.checkpoints.formats.files import read_options, read_options_if_there
 from model.config import DenseConfig, EmbeddingConfig, Pooling
 from model.errors import UnsupportedModelError
 from model.tokenization.pairs import PairTokenizer
@@ -38,14 +31,8 @@ ARCHITECTURES = (
 ).split()
 
 
-@dataclass(frozen=True)
-class CrossEncoderFiles:
-    name: str
-    folder: Path
-
-    @cached_property
-    def revision(self) -> str:
-        return revision_of(find_weights(self.folder))
+class CrossEncoderFiles(EmbeddingFiles):
+    """The files of one cross-encoder, which has no `modules.json`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +51,13 @@ class CrossEncoderConfig:
     label: str
 
 
-def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles | CrossEncoderFiles:
+def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles:
     """Returns CrossEncoderFiles for a folder without modules that names such an architecture."""
     named = read_options_if_there(files.encoder / CONFIG).get("architectures")
     if files.head is not None or not isinstance(named, list) or len(named) != 1:
         return files
     is_ours = named[0] in ARCHITECTURES
-    return CrossEncoderFiles(files.name, files.folder) if is_ours else files
+    return CrossEncoderFiles(files.name, files.folder, files.encoder) if is_ours else files
 
 
 def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:

@@ -94,7 +94,7 @@ class EmbeddingFiles:
     name: str
     folder: Path
     encoder: Path
-    head: tuple[tuple[str, Path], ...] | None
+    head: tuple[tuple[str, Path], ...] | None = None
 
     @cached_property
     def revision(self) -> str:

@@ -40,14 +40,14 @@ class LayerRest:
     """The rest of a layer after an attention sublayer.
 
     Attributes:
-        norm: Layer norm after the residual sum; None in a pre-norm layer.
+        residual: Adds the output of the attention sublayer to the stream.
         feed_forward: Maps the stream (N, D) to the output (N, D) of the feed-forward sublayer, not
             yet added to it. None if another attention sublayer comes before that sublayer.
         finish: Maps the stream (N, D) after the attention sublayer to the output (N, D) of the
             layer. The N rows may be any tokens of the sentence, also with repetition.
     """
 
-    norm: nn.Module | None
+    residual: Residual
     feed_forward: Callable[[Tensor], Tensor] | None
     finish: Callable[[Tensor], Tensor]
 
@@ -55,16 +55,10 @@ class LayerRest:
     def of_layer(cls, residual: Residual, layer: FeedForwardEnd) -> "LayerRest":
         """Returns the rest after the last attention sublayer, whose residual sum is given."""
         return cls(
-            residual.norm_after,
+            residual,
             lambda x: layer.run_feed_forward(x[None])[0],
             lambda x: layer.add_feed_forward(x[None])[0],
         )
-
-    def add(self, stream: Tensor, output: Tensor) -> Tensor:
-        if self.norm is None:
-            return stream + output
-        added: Tensor = self.norm(stream + output)
-        return added
 
 
 @dataclass(frozen=True, slots=True)

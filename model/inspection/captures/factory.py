@@ -132,7 +132,7 @@ class StatesCapture(Capture):
         weights = attention_weights(projected.query[:, row], projected.key, bias)  # (H, 1, S)
         output = projected.module.merge((weights @ projected.value)[None])[0]  # (1, D)
         stream, rest = projected.stream[row], projected.rest
-        attended = rest.add(stream, output)
+        attended = rest.residual.after(stream, output)
         self.vectors |= {
             "input": stream[0].clone(),  # the batch may overwrite the stream
             "attention": output[0],

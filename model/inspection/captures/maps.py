@@ -216,14 +216,14 @@ class Alti(Contributions):
 
     def share(self, summands: Tensor, stream: Tensor, first: int) -> Tensor:
         whole = summands.sum(dim=1) + stream + self.bias  # (R, D)
-        norm = self.projected.rest.norm
+        residual = self.projected.rest.residual
         own = torch.arange(first, first + len(stream), device=stream.device)
         if self.is_self:
             summands[torch.arange(len(own), device=own.device), own] += stream
         else:
             summands = torch.cat([summands, stream[:, None]], dim=1)
-        if norm is not None:
-            summands, whole = linear_norm(norm, summands, whole)
+        if not residual.is_pre:
+            summands, whole = linear_norm(residual.norm, summands, whole)
         lost = (whole[:, None] - summands).abs().sum(dim=-1)  # (R, S)
         kept = (whole.abs().sum(dim=-1, keepdim=True) - lost).clamp_min(0.0)
         shares = normalized(kept)
@@ -254,7 +254,7 @@ class ValueZeroing(Contributions):
 
     def _finish(self, stream: Tensor, output: Tensor) -> Tensor:
         rest, dtype = self.projected.rest, self.projected.stream.dtype
-        return rest.finish(rest.add(stream.to(dtype), output.to(dtype))).float()
+        return rest.finish(rest.residual.after(stream.to(dtype), output.to(dtype))).float()
 
 
 def linear_norm(norm: nn.Module, summands: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:

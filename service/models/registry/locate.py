@@ -120,7 +120,7 @@ def describe(place: str) -> str:
             raise (embedding if is_embedding else translation) from embedding
 
 
-def _describe_texts(files: EmbeddingFiles | CrossEncoderFiles) -> str:
+def _describe_texts(files: EmbeddingFiles) -> str:
     if isinstance(files, CrossEncoderFiles):
         read_cross_encoder(files)
         return f"reranks as {files.name}"
