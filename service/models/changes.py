@@ -7,13 +7,13 @@ these steps in reverse order.
 """
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from model.errors import ModelError
 from service.errors import (
@@ -308,24 +308,14 @@ async def run_abandonable(function: Callable[[], T], seconds: float) -> T:
     After a timeout or a cancellation, the thread keeps running. The process does not wait for it,
     as it would for a thread of `asyncio.to_thread`.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(method: Callable[[Any], None], value: object) -> None:
-        def apply() -> None:
-            if not future.done():
-                method(value)
-
-        with contextlib.suppress(RuntimeError):  # the event loop has ended in the meantime
-            loop.call_soon_threadsafe(apply)
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # now it cannot be cancelled, so its result can be set
 
     def work() -> None:
         try:
-            result = function()
+            future.set_result(function())
         except Exception as error:
-            settle(future.set_exception, error)
-        else:
-            settle(future.set_result, result)
+            future.set_exception(error)
 
     threading.Thread(target=work, daemon=True).start()
-    return await asyncio.wait_for(future, seconds)
+    return await asyncio.wait_for(asyncio.wrap_future(future), seconds)

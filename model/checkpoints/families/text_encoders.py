@@ -157,10 +157,7 @@ def read_bert(
     """
     reasons = unsupported(options, BERT_SUPPORTED)
     activation = _activation(options, "hidden_act", reasons)
-    eps = options.get("layer_norm_eps", 1e-12)
-    if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < 1:
-        reasons.append(f"layer_norm_eps is {eps!r}, it must be at least 0 and below 1")
-        eps = 0
+    eps = _number(options, "layer_norm_eps", 1e-12, reasons, limit=1)
     found = _sizes(options, reasons, 3072, 12, *sizes)
     if token_types:
         option = "type_vocab_size"
@@ -175,7 +172,7 @@ def read_bert(
             reasons.append(f"pad_token_id is {pad_id!r}, it must be an id")
         else:
             found["position_offset"] = pad_id + 1
-    return _config(name, reasons, found, activation=activation, layer_norm_eps=float(eps))
+    return _config(name, reasons, found, activation=activation, layer_norm_eps=eps)
 
 
 def read_modern_bert(options: Options, name: str) -> TextEncoderConfig:
@@ -250,10 +247,12 @@ def _theta(options: Options, kind: str, reasons: list[str]) -> float:
     return _number(own, "rope_theta", usual, reasons)
 
 
-def _number(options: Options, option: str, default: float, reasons: list[str]) -> float:
+def _number(
+    options: Options, option: str, default: float, reasons: list[str], limit: float = 1e12
+) -> float:
     value = options.get(option, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
-        reasons.append(f"{option} is {value!r}, it must be a number above 0 and below 1e12")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < limit:
+        reasons.append(f"{option} is {value!r}, it must be a number above 0 and below {limit:g}")
         return default
     return float(value)
 

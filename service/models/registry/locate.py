@@ -8,10 +8,9 @@ from importlib import metadata
 from pathlib import Path
 
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles, read_cross_encoder
-from model.checkpoints.families.sentence_transformers import MODULES, EmbeddingFiles, read_config
-from model.checkpoints.load import find_models
-from model.errors import CheckpointError
-from service.models.catalog import find_local, find_text_models
+from model.checkpoints.families.sentence_transformers import EmbeddingFiles, read_config
+from model.checkpoints.load import ModelFiles
+from service.models.catalog import find_local
 from service.models.registry.cache import ModelCache, Record
 from service.models.registry.errors import CacheError, DamagedFileError, MissingFilesError
 from service.models.registry.files import PARTIAL, ModelFile, differing, measure
@@ -110,14 +109,10 @@ def describe(place: str) -> str:
     """Returns a short description of the models at a place, such as `translates en-de`."""
     if remote := find_remote(place):
         return "translates " + ", ".join(files.name for files in remote) + " at its endpoint"
-    try:
-        return "translates " + ", ".join(files.name for files in find_models(place))
-    except CheckpointError as translation:
-        try:
-            return "; ".join(map(_describe_texts, find_text_models(place)))
-        except CheckpointError as embedding:
-            is_embedding = any(Path(place).rglob(MODULES))
-            raise (embedding if is_embedding else translation) from embedding
+    found = find_local(place)
+    pairs = [files.name for files in found if isinstance(files, ModelFiles)]
+    texts = [_describe_texts(files) for files in found if isinstance(files, EmbeddingFiles)]
+    return "; ".join([*(["translates " + ", ".join(pairs)] if pairs else []), *texts])
 
 
 def _describe_texts(files: EmbeddingFiles) -> str:
