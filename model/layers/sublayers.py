@@ -27,15 +27,6 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 }
 
 
-linear_relu: Callable[[Tensor, Tensor, Tensor], Tensor] | None = getattr(
-    torch, "_addmm_activation", None
-)
-"""Computes relu(bias + x @ weight) in one kernel, for x (N, D) and weight (D, F).
-
-None if this version of PyTorch does not have this private operator.
-"""
-
-
 class FeedForward(nn.Module):
     """The feed-forward sublayer: fc2(activation(fc1(x)))."""
 
@@ -46,8 +37,9 @@ class FeedForward(nn.Module):
         self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda and self.activation is F.relu and linear_relu is not None:
-            flat = linear_relu(self.fc1.bias, x.flatten(0, -2), self.fc1.weight.t())
+        if x.is_cuda and self.activation is F.relu:  # one kernel computes product, bias and relu
+            weight = self.fc1.weight.t()
+            flat: Tensor = torch._addmm_activation(self.fc1.bias, x.flatten(0, -2), weight)
             hidden = flat.view(*x.shape[:-1], -1)
         else:
             hidden = self.activation(self.fc1(x))  # (B, T, F)

@@ -90,9 +90,6 @@ class Int8Matrix(nn.Module):
 LIMIT = 127
 """Largest magnitude of a quantised value; -128 is left out, as in Marian."""
 
-MAX_EXACT_TERMS = 2**24 // LIMIT**2
-"""Largest number of int8 products that float32 can sum without rounding: 1040."""
-
 
 @dataclass(frozen=True, slots=True)
 class QuantizedMatrix:
@@ -116,33 +113,12 @@ def quantize_matrix(floats: NDArray[np.float32]) -> QuantizedMatrix:
     return QuantizedMatrix(values, steps[:, 0])
 
 
-def has_fast_int8() -> bool:
-    try:
-        square = torch.eye(8, dtype=torch.int8)
-        return torch.equal(torch._int_mm(square, square), square.int())
-    except (AttributeError, RuntimeError):
-        return False
-
-
-HAS_FAST_INT8 = has_fast_int8()
-
-
 def int8_matmul(x: Tensor, weight: Tensor) -> Tensor:
     """Returns x · weightᵀ, float32 (B, out), for int8 x (B, in) and weight (out, in).
 
     The sums of integers are exact. A sum above 2**24 is then rounded once, to float32.
-
-    Without torch's int8 product, float32 products are summed in parts small enough to be exact.
     """
-    if HAS_FAST_INT8:
-        return torch._int_mm(x, weight.t()).float()
-    parts = zip(
-        torch.split(x.float(), MAX_EXACT_TERMS, dim=-1),
-        torch.split(weight.float(), MAX_EXACT_TERMS, dim=-1),
-        strict=True,
-    )
-    products = [F.linear(a, b).to(torch.int32) for a, b in parts]
-    return torch.stack(products).sum(dim=0, dtype=torch.int32).float()
+    return torch._int_mm(x, weight.t()).float()
 
 
 class Int8Linear(Int8Matrix):

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, normalizers
 
 from model.errors import CheckpointFormatError
 from model.regular_files import check_file
-from model.tokenization.tokenizer import Encoding, Span, TokenizedText, trim
+from model.tokenization.tokenizer import Encoding, TokenizedText, trim
 
 End = Literal["left", "right"]
 """The side on which a text is cut."""
@@ -44,10 +44,9 @@ PROBE_ID = 2**32 - 1
 class TextTokens:
     """A text with the ids that an embedding model reads, special tokens included.
 
-    `tokenized` holds the tokens that remain after truncation. Its spans are positions in the text
-    without a prompt, and do not include white space around a token. Special tokens and tokens of a
-    prompt have an empty span. `num_tokens`, the number before truncation, is a lower bound if
-    `is_exact` is False, because not all tokens were counted.
+    `tokenized` holds the tokens that remain after truncation. Its spans do not include white space
+    around a token. Special tokens have an empty span. `num_tokens`, the number before truncation,
+    is a lower bound if `is_exact` is False, because not all tokens were counted.
     """
 
     tokenized: TokenizedText
@@ -94,11 +93,11 @@ class TextTokenizer:
         self.max_tokens = max_tokens
         self.vocab_size = max(self.tokenizer.get_vocab().values(), default=-1) + 1
 
-    def tokenize(self, text: str, prompt: str = "") -> TextTokens:
-        """Returns the tokens of a prompt and a text. The text has no lone surrogates."""
+    def tokenize(self, text: str) -> TextTokens:
+        """Returns the tokens of a text, which has no lone surrogates."""
         room = self.max_tokens - self.num_special_tokens
-        read, is_exact = self._read((prompt + text).strip(), room, "right")
-        found = self._around(text, read.part(slice(room)), self.special_ids, prompt)
+        read, is_exact = self._read(text.strip(), room)
+        found = self._around(text, read.part(slice(room)), self.special_ids)
         offsets = [trim(text, span, str.isspace) for span in found.offsets]
         num_tokens = len(read.ids) + self.num_special_tokens
         return TextTokens(replace(found, offsets=offsets), num_tokens, is_exact)
@@ -110,20 +109,19 @@ class TextTokenizer:
         return self._around(text, read, self.special_ids if add_special_tokens else ([], []))
 
     def _around(
-        self, text: str, read: Encoding, around: tuple[list[int], list[int]], prompt: str = ""
+        self, text: str, read: Encoding, around: tuple[list[int], list[int]]
     ) -> TokenizedText:
-        """Puts special ids around the tokens of prompt and text; moves the spans to the text."""
-        whole = prompt + text
-        shift = len(whole) - len(whole.lstrip()) - len(prompt) if whole.strip() else 0
+        """Puts special ids around the tokens of a stripped text; moves the spans to the text."""
+        shift = len(text) - len(text.lstrip())
+        spans = [(first + shift, last + shift) for first, last in read.offsets]
+        end = max((last for _, last in spans), default=0)
         before, behind = around
-        special = [True] * len(before) + [False] * len(read.ids) + [True] * len(behind)
-        spans = [*[(0, 0)] * len(before), *read.offsets, *[(0, 0)] * len(behind)]
         return TokenizedText(
             text,
             [*before, *read.ids, *behind],
             [*self._pieces(before), *read.pieces, *self._pieces(behind)],
-            places(spans, special, shift),
-            special,
+            [*[(0, 0)] * len(before), *spans, *[(end, end)] * len(behind)],
+            [True] * len(before) + [False] * len(spans) + [True] * len(behind),
         )
 
     def _pieces(self, ids: list[int]) -> list[str]:
@@ -178,17 +176,6 @@ class TextTokenizer:
         # `encode_batch`, because `Tokenizer.encode` blocks other threads
         (found,) = self.tokenizer.encode_batch([text], add_special_tokens=False)
         return Encoding(found.ids, found.tokens, found.offsets)
-
-
-def places(offsets: list[Span], special: list[bool], shift: int) -> list[Span]:
-    """Returns spans moved by `shift`. Special tokens and the prompt's tokens get empty spans."""
-    shifted = []
-    end = 0
-    for (first, last), is_special in zip(offsets, special, strict=True):
-        span = (end, end) if is_special else (max(0, first + shift), max(0, last + shift))
-        shifted.append(span)
-        end = max(end, span[1])
-    return shifted
 
 
 def split_template(processor: Any, num_texts: int, name: str) -> tuple[list[list[int]], list[int]]:

@@ -42,13 +42,17 @@ def test_what_is_more_is_cut_off_and_counted(path: Path) -> None:
         assert tokens.tokenized.ids == [1, *[HELLO] * kept, 2]
         assert tokens.num_tokens == words + 2
         assert tokens.is_truncated == (words > 4)
-    assert found.tokenize("hello " * 11, "").num_tokens == 13
+    assert found.tokenize("hello " * 11).num_tokens == 13
 
 
 def test_prompt_stands_before_the_text(path: Path) -> None:
-    tokens = TextTokenizer(path, 12).tokenize("  hello world", prompt=" query: ")
-    assert tokens.tokenized.ids == [1, 13, 14, HELLO, WORLD, 2]
-    assert tokens.tokenized.offsets == [(0, 0), (0, 0), (0, 0), (2, 7), (8, 13), (13, 13)]
+    ids, is_all = TextTokenizer(path, 12).encode(" query: ", "  hello world")
+    assert (ids, is_all) == ([13, 14, HELLO, WORLD], True)
+
+
+def test_white_space_in_front_moves_the_spans(path: Path) -> None:
+    tokens = TextTokenizer(path, 12).tokenize("  hello world")
+    assert tokens.tokenized.offsets == [(0, 0), (2, 7), (8, 13), (13, 13)]
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
