@@ -53,10 +53,6 @@ class TextTokens:
     num_tokens: int
     is_exact: bool = True
 
-    @property
-    def is_truncated(self) -> bool:
-        return self.num_tokens > len(self.tokenized.ids)
-
 
 class TextTokenizer:
     """Tokenises texts with the vocabulary, normaliser and special tokens of one file.

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from huggingface_hub import constants, hf_hub_download
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.load import find_models
 from service.models.registry.cache import ModelCache, Record
-from service.models.registry.download import HttpClient, Report
+from service.models.registry.download import HttpClient
 from service.models.registry.errors import (
     CacheError,
     DamagedFileError,
@@ -44,11 +43,6 @@ OPUS_WEIGHTS = f"{RESOLVED}/model.safetensors"
 OTHER_COMMIT = COMMIT[::-1]
 
 
-@contextmanager
-def no_bar(name: str, size: int | None) -> Iterator[Report]:
-    yield lambda done, total: None
-
-
 class Pull:
     """Pulls from the one registry into the one cache.
 
@@ -69,7 +63,7 @@ class Pull:
         given = {"hf_endpoint": url, "firefox_registry": url, "offline": is_offline}
         http = HttpClient(sleep=lambda seconds: None, timeout_seconds=10)
         entry = ModelEntry(parse_reference(text), pins=pins or {})
-        return Puller(self.cache, Settings.model_validate(given), http, no_bar).pull(entry)
+        return Puller(self.cache, Settings.model_validate(given), http).pull(entry)
 
     def files(self, record: Record) -> dict[str, bytes]:
         """What lies in a model's folder."""

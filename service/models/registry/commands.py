@@ -4,7 +4,7 @@ Functions import the clients of the registries, which would delay every start by
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated
@@ -12,18 +12,10 @@ from typing import Annotated
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.table import Column, Table
 
 from model.errors import ModelError
-from service.console import INTERRUPTED, console, read_settings, say, stop
+from service.console import INTERRUPTED, read_settings, say, stop
 from service.models.registry.cache import ModelCache, Record
 from service.models.registry.errors import CacheError, RegistryError
 from service.models.registry.files import differing
@@ -150,28 +142,12 @@ def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings
     from service.models.registry.download import HttpClient
     from service.models.registry.pull import Puller
 
-    puller = Puller(cache, settings, HttpClient(), _open_bar)
+    puller = Puller(cache, settings, HttpClient())
     for entry in (entry for entry in entries if entry.reference.is_pulled):
         say(f"{entry.reference}:")
         record = puller.pull(entry)
         folder = str(cache.folder(record))
         say(f"{entry.reference} is in {folder}: {describe(folder)}")
-
-
-@contextmanager
-def _open_bar(name: str, size: int | None) -> Iterator[Callable[[int, int | None], None]]:
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(name, total=size)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-    if not console.is_terminal:
-        say(f"  {name}")
 
 
 @app.command()

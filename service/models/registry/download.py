@@ -212,21 +212,15 @@ class _Transfer:
             headers |= {"Range": f"bytes={offset}-", "If-Range": etag}
         with self.http.open(self.file.url, headers) as response:
             span = response.headers.get("Content-Range", "")
-            if response.status_code == 416:
-                if span != f"bytes */{offset}":
-                    self._truncate(0)
-                    raise TransientError(
-                        "the file is shorter than the part that was fetched before"
-                    )
-                return
-            if response.status_code != 206:
-                offset = 0
-            elif not span.startswith(f"bytes {offset}-"):
+            if response.status_code == 416 and span == f"bytes */{offset}":
+                return  # the file has no more bytes
+            is_range = response.status_code == 206 and span.startswith(f"bytes {offset}-")
+            if response.status_code in (206, 416) and not is_range:
                 self._truncate(0)
                 raise TransientError(
                     f"the server sent {span or 'no range'}, not the bytes from {offset} on"
                 )
-            self._truncate(offset)
+            offset = self._truncate(offset if is_range else 0)
             etag = response.headers.get("ETag", "")
             tag.write_text("" if etag.startswith("W/") else etag, "utf-8")
             self._write(response, offset)

@@ -7,14 +7,15 @@ Source: https://github.com/mozilla/translations, folders `inference` and `db`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from huggingface_hub.utils import tqdm
+
 from service.models.registry.cache import Record
-from service.models.registry.download import HttpClient, Report, download, require_space, shown
+from service.models.registry.download import HttpClient, download, require_space, shown
 from service.models.registry.errors import RegistryError
 from service.models.registry.files import PARTIAL, ModelFile, published_sum
 from service.models.registry.references import Reference
@@ -32,18 +33,12 @@ ARCHITECTURES = ("base", "base-memory", "tiny")
 
 REVISION_DIGITS = 12
 
-OpenBar = Callable[[str, int | None], AbstractContextManager[Report]]
-"""Opens the display of a download's progress. It takes the name and the size of the file."""
-
 
 class Firefox:
     """The registry of Mozilla, or a mirror of it. Addresses in its index are not used."""
 
-    def __init__(
-        self, base_url: str, http: HttpClient, open_bar: OpenBar, is_offline: bool = False
-    ) -> None:
-        self.base_url, self.http = base_url, http
-        self.open_bar, self.is_offline = open_bar, is_offline
+    def __init__(self, base_url: str, http: HttpClient, is_offline: bool = False) -> None:
+        self.base_url, self.http, self.is_offline = base_url, http, is_offline
 
     def find(self, reference: Reference) -> Record:
         """Returns the best model of a language pair, or of the pair and an architecture."""
@@ -69,7 +64,12 @@ class Firefox:
         require_space(folder, sum(_still_needed(file, folder) for file in files))
 
     def fetch(self, file: ModelFile, model: Record, folder: Path) -> ModelFile:
-        with self.open_bar(file.name, file.size) as report:
+        with tqdm(desc=file.name, unit="B", unit_scale=True, disable=None) as bar:
+
+            def report(done: int, total: int | None) -> None:
+                bar.total = file.size or total
+                bar.update(done - bar.n)
+
             return download(file, folder, self.http, report)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from service.models.registry.cache import ModelCache, Record
 from service.models.registry.download import HttpClient, disk_errors
 from service.models.registry.files import ModelFile, difference, measure, with_pins
-from service.models.registry.firefox import Firefox, OpenBar
+from service.models.registry.firefox import Firefox
 from service.models.registry.hub import Hub
 from service.models.registry.references import COMMIT, ModelEntry, Reference, Source
 from service.settings import Settings
@@ -15,12 +15,10 @@ from service.settings import Settings
 class Puller:
     """Fetches the missing files of models into the cache."""
 
-    def __init__(
-        self, cache: ModelCache, settings: Settings, http: HttpClient, open_bar: OpenBar
-    ) -> None:
+    def __init__(self, cache: ModelCache, settings: Settings, http: HttpClient) -> None:
         self.cache = cache
         self.hub = Hub(settings.hf_endpoint, http, settings.offline)
-        self.firefox = Firefox(settings.firefox_registry, http, open_bar, settings.offline)
+        self.firefox = Firefox(settings.firefox_registry, http, settings.offline)
 
     def pull(self, entry: ModelEntry) -> Record:
         """Fetches and checks the missing files of a model, and returns its record.
