@@ -66,9 +66,8 @@ class ShortlistOutput(FullOutput):
     """Computes logits for the union of the rows' shortlists; masks ids outside a row's shortlist.
 
     When a sentence enters, only the weights of ids that are not yet in the union are copied. A
-    union that exceeds the allocated memory is rebuilt from the shortlists in use. A union
-    of more than 1,024 ids may not exceed twice its size after the last rebuild. It may also not
-    exceed twice the summed sizes of the shortlists in use.
+    union of more than 1,024 ids may not exceed twice its size after the last rebuild. It may also
+    not exceed twice the summed sizes of the shortlists in use.
 
     Each logit is a sum over D for one id, so it does not depend on the other ids of the union.
     """
@@ -79,18 +78,13 @@ class ShortlistOutput(FullOutput):
         super().__init__(decoder, forbidden)
         self.shortlist = shortlist
         self.row_ids: list[Ids] = [np.empty(0, np.int64)] * max_rows
-        self.column_of = np.full(self.weight.shape[0], -1, np.int64)
+        self.column_of = np.full(self.columns, -1, np.int64)
         self.ids = np.empty(0, np.int64)
         self.rebuild_size = 0
-        self._allocate(4096)
-
-    def _allocate(self, capacity: int) -> None:
-        rows, (vocab_size, width) = len(self.row_ids), self.weight.shape
-        self.capacity = min(capacity, vocab_size)
-        self.union_weight = self.weight.new_empty(self.capacity, width)
-        self.union_scales = self.bias.new_empty(self.capacity)
-        self.union_bias = self.bias.new_empty(self.capacity)
-        self.mask = torch.full((rows, self.capacity), NEVER, device=self.weight.device)
+        self.union_weight = torch.empty_like(self.weight)  # unused rows take no memory of a CPU
+        self.union_scales = None if self.scales is None else torch.empty_like(self.scales)
+        self.union_bias = torch.empty_like(self.bias)
+        self.mask = torch.full((max_rows, self.columns), NEVER, device=self.weight.device)
 
     def enter(self, row: int, source: list[int]) -> None:
         self.row_ids[row] = self.shortlist.ids(source)
@@ -99,7 +93,7 @@ class ShortlistOutput(FullOutput):
         # After the batch has shrunk, `rebuild_size` is still large, but the sum of the rows'
         # shortlist sizes is small. Without the sum, the union would remain large.
         needed = min(self.rebuild_size, sum(map(len, self.row_ids)))
-        if size > self.capacity or size > max(2 * needed, 1024):
+        if size > max(2 * needed, 1024):
             self._rebuild()
         else:
             self._append(new)
@@ -117,7 +111,7 @@ class ShortlistOutput(FullOutput):
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits (B, U); ids outside a row's own shortlist have logits of -inf."""
         size = len(self.ids)
-        scales = None if self.scales is None else self.union_scales[:size]
+        scales = None if self.union_scales is None else self.union_scales[:size]
         union = self.union_weight[:size], scales, self.union_bias[:size]
         products = self.multiply(hidden, *union)
         return products + self.mask[: hidden.shape[0], :size]
@@ -131,8 +125,6 @@ class ShortlistOutput(FullOutput):
         self.column_of.fill(-1)
         self.ids = np.empty(0, np.int64)
         self.rebuild_size = len(union)
-        if 2 * len(union) > self.capacity:
-            self._allocate(2 * len(union))
         self._append(union)
         for row, ids in enumerate(self.row_ids):
             if len(ids):
@@ -145,7 +137,7 @@ class ShortlistOutput(FullOutput):
         index = torch.from_numpy(new).to(self.weight.device)
         self.union_weight[start:end] = self.weight[index]
         self.union_bias[start:end] = self.bias[index]
-        if self.scales is not None:
+        if self.scales is not None and self.union_scales is not None:
             self.union_scales[start:end] = self.scales[index]
         self.mask[:, start:end] = NEVER
 
