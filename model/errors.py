@@ -8,11 +8,6 @@ ModelError
 │  └─ WeightMismatchError           tensors are missing, unexpected or misshapen (all are listed)
 ├─ DeviceError                      the device or precision is unknown or not available
 └─ InputError                       the model cannot process the input
-   ├─ EmptySourceError              the source has no tokens
-   ├─ SourceTooLongError            the source has more tokens than the limit
-   ├─ UnknownTokenError             a token id is outside the vocabulary
-   ├─ BeamSizeError                 the beam size is below 1, or needs more rows than are free
-   ├─ FirstTokenError               the target cannot begin with the given token
    └─ AttentionQueryError           the model cannot answer the attention query
 """
 
@@ -59,21 +54,6 @@ class DeviceError(ModelError): ...
 
 
 class InputError(ModelError): ...
-
-
-class EmptySourceError(InputError): ...
-
-
-class SourceTooLongError(InputError): ...
-
-
-class UnknownTokenError(InputError): ...
-
-
-class BeamSizeError(InputError): ...
-
-
-class FirstTokenError(InputError): ...
 
 
 class AttentionQueryError(InputError): ...

@@ -4,7 +4,7 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from model.errors import EmptySourceError, SourceTooLongError, UnknownTokenError
+from model.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,12 +109,12 @@ def check_ids(
         InputError: There are no ids, too many, or one that is not in the vocabulary.
     """
     if not ids:
-        raise EmptySourceError(f"the {name} has no tokens")
+        raise InputError(f"the {name} has no tokens")
     if max_tokens is not None and len(ids) > max_tokens:
-        raise SourceTooLongError(
+        raise InputError(
             f"the {name} has {len(ids)} tokens; the limit is {max_tokens}. Split or cut it"
         )
     if not 0 <= min(ids) <= max(ids) < vocab_size:
-        raise UnknownTokenError(
+        raise InputError(
             f"the {name} has ids from {min(ids)} to {max(ids)}; the vocabulary has {vocab_size}"
         )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from model.architectures.shortlist import Ids
 from model.backends.base import Continuations, Decoded, DecodeStep, ModelRunner
 from model.engine.beam import Search, new_search
-from model.errors import BeamSizeError, FirstTokenError, UnknownTokenError
+from model.errors import InputError
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Sequence, check_ids
 
 LOW_LATENCY_TOKENS, LOW_LATENCY_BATCH_TOKENS = 8, 16
@@ -125,7 +125,7 @@ class Engine:
         size, limit = self.config.source_vocab_size, self.limits.max_source_tokens
         check_ids("source", sequence.source, size, limit)
         if not 1 <= sequence.options.beam_size <= self.limits.max_rows:
-            raise BeamSizeError(
+            raise InputError(
                 f"beam size is {sequence.options.beam_size}; "
                 f"it must be from 1 to {self.limits.max_rows}"
             )
@@ -135,16 +135,16 @@ class Engine:
         if first_id is None:
             return
         if not self.config.forces_first:
-            raise FirstTokenError(
+            raise InputError(
                 f"this model accepts no first token for its targets ({first_id} was given)"
             )
         if not 0 <= first_id < self.config.target_vocab_size:
-            raise UnknownTokenError(
+            raise InputError(
                 f"the first token of the target is {first_id}; "
                 f"the vocabulary has {self.config.target_vocab_size} ids"
             )
         if first_id in self.config.forbidden_ids:
-            raise FirstTokenError(
+            raise InputError(
                 f"the first token of the target is {first_id}, which is never generated"
             )
 
@@ -159,7 +159,7 @@ class Engine:
             self.check(sequence)
         needed = sum(sequence.options.beam_size for sequence in sequences)
         if needed > self.free_rows:
-            raise BeamSizeError(f"{needed} rows are needed; {self.free_rows} are free")
+            raise InputError(f"{needed} rows are needed; {self.free_rows} are free")
         # The sequences are sorted by length, because a runner that pads encodes neighbours
         # together.
         waiting = sorted(sequences, key=lambda sequence: len(sequence.source))

@@ -8,7 +8,7 @@ import pytest
 from model.architectures.seq2seq import EncoderDecoder
 from model.config import DecoderKind
 from model.encoding.teacher_forced import TeacherForcedPass
-from model.errors import ModelError, UnknownTokenError
+from model.errors import InputError, ModelError
 from model.sequence import BatchStats
 from service.items import Done
 from service.workers.executors import AttentionExecutor
@@ -137,7 +137,7 @@ def test_fault_in_the_middle_of_a_batch_is_isolated_too(
 
 def test_half_that_is_computed_can_be_aborted(executor: AttentionExecutor) -> None:
     executor.add([pair(0), pair(1), pair(2, is_wrong=True)])
-    with pytest.raises(UnknownTokenError, match="vocabulary"):
+    with pytest.raises(InputError, match="vocabulary"):
         executor.step()
     executor.isolate()
     executor.step()

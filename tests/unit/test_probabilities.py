@@ -14,7 +14,7 @@ from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
 from model.config import DecoderKind
 from model.encoding.teacher_forced import TeacherForcedPass
-from model.errors import AttentionQueryError, UnknownTokenError
+from model.errors import AttentionQueryError, InputError
 from model.inspection.captures import factory as probability_capture
 from model.inspection.query import AttentionJob, AttentionKind, ProbabilityQuery, resolve_query
 from model.inspection.results import TokenProbabilities
@@ -163,7 +163,7 @@ def test_probabilities_and_attention_in_one_job(family: Family) -> None:
     ("target", "named", "error", "message"),
     [
         ([], (), AttentionQueryError, "a query for probabilities needs a target"),
-        ([3, 0], (VOCAB_SIZE,), UnknownTokenError, "named token"),
+        ([3, 0], (VOCAB_SIZE,), InputError, "named token"),
     ],
 )
 def test_query_without_an_answer_is_refused(

@@ -13,13 +13,7 @@ from model.architectures.text_encoder import TextEncoder
 from model.backends.encoder_batch import PackedBatch, encode_padded, run_layers
 from model.config import TextEncoderConfig
 from model.encoding.capture_pass import TextCapturePass
-from model.errors import (
-    AttentionQueryError,
-    EmptySourceError,
-    InputError,
-    SourceTooLongError,
-    UnknownTokenError,
-)
+from model.errors import AttentionQueryError, InputError
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
@@ -143,9 +137,9 @@ def test_bfloat16_is_shown_in_float32() -> None:
 
 
 REFUSED: list[tuple[AttentionJob, type[InputError], str]] = [
-    (AttentionJob([], [], ()), EmptySourceError, "no tokens"),
-    (AttentionJob([1] * 81, [], ()), SourceTooLongError, "81 tokens; the limit is 80"),
-    (AttentionJob([50], [], ()), UnknownTokenError, "50 to 50; the vocabulary has 50"),
+    (AttentionJob([], [], ()), InputError, "no tokens"),
+    (AttentionJob([1] * 81, [], ()), InputError, "81 tokens; the limit is 80"),
+    (AttentionJob([50], [], ()), InputError, "50 to 50; the vocabulary has 50"),
     (
         AttentionJob([1], [1], (AttentionQuery({CROSS: (0,)}, (0,)),)),
         AttentionQueryError,
