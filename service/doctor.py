@@ -246,10 +246,10 @@ def models(settings: Settings) -> list[Facts]:
 
 
 def describe_entry(entry: ModelEntry, cache: ModelCache) -> Facts:
-    facts: Facts = {"reference": public(str(entry.reference))}
+    facts: Facts = {"reference": public(str(entry))}
     options = {"device": entry.device, "dtype": entry.dtype}
     facts |= {name: value for name, value in options.items() if value}
-    if entry.reference.source is Source.OPENAI:
+    if entry.source is Source.OPENAI:
         return {**facts, "about": "remote"}
     try:
         faults = missing_files(entry, cache) or broken_pins(entry, cache)

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from service.models.registry.errors import (
 )
 from service.models.registry.files import PARTIAL, choose_files
 from service.models.registry.pull import Puller
-from service.models.registry.references import ModelEntry, parse_reference
+from service.models.registry.references import parse_reference
 from service.settings import Settings
 from tests.hf_files import write_marian
 from tests.registry import COMMIT, HEAD, FakeRegistry, Fault, read_folder, sha256, use_hub_cache
@@ -62,7 +63,7 @@ class Pull:
         url = self.registry.url
         given = {"hf_endpoint": url, "firefox_registry": url, "offline": is_offline}
         http = HttpClient(sleep=lambda seconds: None, timeout_seconds=10)
-        entry = ModelEntry(parse_reference(text), pins=pins or {})
+        entry = replace(parse_reference(text), pins=pins or {})
         return Puller(self.cache, Settings.model_validate(given), http).pull(entry)
 
     def files(self, record: Record) -> dict[str, bytes]:

@@ -20,7 +20,6 @@ from service.models.registry.files import ModelFile
 from service.models.registry.locate import locate, placements_of
 from service.models.registry.references import (
     ModelEntry,
-    Reference,
     Source,
     parse_reference,
     read_entries,
@@ -51,7 +50,7 @@ def test_reference_is_read_and_written_alike(
     text: str, source: Source, name: str, revision: str
 ) -> None:
     reference = parse_reference(text)
-    assert reference == Reference(source, name, revision)
+    assert reference == ModelEntry(source, name, revision)
     assert str(reference) == text
     assert reference.is_pulled == (source in (Source.HUB, Source.FIREFOX))
 
@@ -134,15 +133,15 @@ def test_manifest_has_sums_device_and_dtype_of_each_model(tmp_path: Path) -> Non
         """,
     )
     assert read_manifest(path) == [
-        ModelEntry(parse_reference("firefox:en-de"), "cuda:1", "bfloat16", {"model.ende.bin": SUM}),
-        ModelEntry(Reference(Source.FOLDER, str(tmp_path / "mine/enpt"))),
+        ModelEntry(Source.FIREFOX, "en-de", "", "cuda:1", "bfloat16", {"model.ende.bin": SUM}),
+        ModelEntry(Source.FOLDER, str(tmp_path / "mine/enpt")),
     ]
 
 
 def test_manifest_stands_among_references(tmp_path: Path) -> None:
     path = write(tmp_path, '[[model]]\nreference = "hf:a/b"\n')
     entries = read_entries(["package:c", str(path), "firefox:en-de"])
-    assert [str(e.reference) for e in entries] == ["package:c", "hf:a/b", "firefox:en-de"]
+    assert [str(e) for e in entries] == ["package:c", "hf:a/b", "firefox:en-de"]
 
 
 def test_every_fault_of_a_manifest_is_told_at_once(tmp_path: Path) -> None:

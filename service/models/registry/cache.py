@@ -8,18 +8,18 @@ Paths in records are relative, so the cache may be copied to another machine or 
 may be symbolic, so the copy must follow links.
 """
 
-import json
 import os
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from pydantic import TypeAdapter
+
 from service.models.registry.errors import CacheError
 from service.models.registry.files import ModelFile, differing
-from service.models.registry.references import COMMIT, Reference
+from service.models.registry.references import COMMIT, ModelEntry
 
 RECORDS = "references"
 
@@ -47,6 +47,11 @@ class Record:
         return sum(file.size or 0 for file in self.files)
 
 
+RECORD = TypeAdapter(Record)
+UNSAVED: Any = {"files": {"__all__": {"url", "git_sha1", "is_packed"}}}
+"""Fields of a record that its JSON file does not have."""
+
+
 class ModelCache:
     """Reads and writes the records of the cache, and checks the files of its models."""
 
@@ -64,36 +69,30 @@ class ModelCache:
     def folder(self, record: Record) -> Path:
         return self.root / record.folder
 
-    def record(self, reference: Reference) -> Record | None:
-        """Returns the record of a reference; None if the reference was never pulled.
+    def record(self, entry: ModelEntry) -> Record | None:
+        """Returns the record of a model; None if the model was never pulled.
 
         The record of a branch may also have the commit that a reference names.
         """
-        path = self._record_path(str(reference))
+        path = self._record_path(str(entry))
         if path.is_file():
             return _read_record(path)
-        if not COMMIT.fullmatch(reference.revision):
+        if not COMMIT.fullmatch(entry.revision):
             return None
-        name = str(replace(reference, revision=""))
+        name = str(replace(entry, revision=""))
         same = (r for r in self.records() if r.reference.partition("@")[0] == name)
-        found = next((record for record in same if record.revision == reference.revision), None)
-        return found and replace(found, reference=str(reference))
+        found = next((record for record in same if record.revision == entry.revision), None)
+        return found and replace(found, reference=str(entry))
 
     def records(self) -> list[Record]:
         return [_read_record(path) for path in sorted((self.root / RECORDS).glob("*.json"))]
 
     def save(self, record: Record) -> None:
         path = self._record_path(record.reference)
-        files = [{"name": f.name, "size": f.size, "sha256": f.sha256} for f in record.files]
-        content = {
-            "reference": record.reference,
-            "folder": record.folder,
-            "revision": record.revision,
-            "files": files,
-        }
+        content = RECORD.dump_json(record, indent=1, exclude=UNSAVED).decode()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, json.dumps(content, indent=1) + "\n")
+            _replace(path, content + "\n")
         except OSError as error:
             raise CacheError(
                 f"{path} cannot be written: {error.strerror}; "
@@ -138,27 +137,15 @@ def _replace(path: Path, content: str) -> None:
 
 def _read_record(path: Path) -> Record:
     try:
-        content = json.loads(path.read_text("utf-8"))
-        files = tuple(_read_file(entry) for entry in content["files"])
-        folder = _inside(content["folder"])
-        return Record(str(content["reference"]), folder, str(content["revision"]), files)
+        record = RECORD.validate_json(path.read_bytes(), strict=True)
+        for name in (record.folder, *(file.name for file in record.files)):
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                raise ValueError(f"{name!r} is not a path inside the cache")
     except OSError as error:
         raise CacheError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except ValueError as error:
+        reason = " ".join(str(error).split())
         raise CacheError(
-            f"{path} is damaged ({error!r}); delete it and pull the model again"
+            f"{path} is damaged ({reason}); delete it and pull the model again"
         ) from error
-
-
-def _read_file(entry: Mapping[str, Any]) -> ModelFile:
-    size, digest = entry["size"], entry["sha256"]
-    if not isinstance(size, int | None) or not isinstance(digest, str | None):
-        raise ValueError(f"{entry['name']} has size {size!r} and checksum {digest!r}")
-    return ModelFile(_inside(entry["name"]), size, digest)
-
-
-def _inside(name: Any) -> str:
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts:
-        raise ValueError(f"{name!r} is not a path inside the cache")
-    return str(path)
+    return record

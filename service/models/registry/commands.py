@@ -82,7 +82,7 @@ def list_models(
             return
         columns = [Column(name, overflow="fold") for name in COLUMNS]
         table = Table(*columns, box=box.SIMPLE)
-        named = {str(entry.reference) for entry in choice.entries}
+        named = {str(entry) for entry in choice.entries}
         for entry in choice.entries:
             table.add_row(*_row(entry, choice.cache), style="bold")
         for record in (r for r in choice.cache.records() if r.reference not in named):
@@ -106,12 +106,12 @@ def _list_published(settings: Settings) -> None:
 
 
 def _row(entry: ModelEntry, cache: ModelCache) -> tuple[str, ...]:
-    name = str(entry.reference)
-    if entry.reference.source is Source.OPENAI:
+    name = str(entry)
+    if entry.source is Source.OPENAI:
         return name, "endpoint", "", "", ""
-    if not entry.reference.is_pulled:
+    if not entry.is_pulled:
         return name, "on disk" if _exists(name) else "missing", "", "", name
-    record = cache.record(entry.reference)
+    record = cache.record(entry)
     if record is None:
         return name, "not pulled", "", "", ""
     state = "incomplete" if cache.missing(record) else "pulled"
@@ -143,11 +143,11 @@ def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings
     from service.models.registry.pull import Puller
 
     puller = Puller(cache, settings, HttpClient())
-    for entry in (entry for entry in entries if entry.reference.is_pulled):
-        say(f"{entry.reference}:")
+    for entry in (entry for entry in entries if entry.is_pulled):
+        say(f"{entry}:")
         record = puller.pull(entry)
         folder = str(cache.folder(record))
-        say(f"{entry.reference} is in {folder}: {describe(folder)}")
+        say(f"{entry} is in {folder}: {describe(folder)}")
 
 
 @app.command()
@@ -160,7 +160,7 @@ def verify(models: Models = None, cache: Cache = None) -> None:
             try:
                 faults += _verify(entry, choice.cache)
             except (RegistryError, ModelError) as error:
-                faults.append(f"{entry.reference}: {error}")
+                faults.append(f"{entry}: {error}")
     if faults:
         raise stop("; ".join(faults))
 
@@ -174,7 +174,7 @@ def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
     if located.record is not None:
         faults, is_compared = cache.damaged(located.record), True
     elif located.place.startswith(Source.PACKAGE):
-        sums = installed_sums(entry.reference.name)
+        sums = installed_sums(entry.name)
         files = {file.name: sums[file.name] for file in files_of(located) if file.name in sums}
         faults = differing(root_of(located.place), files)
         is_compared = bool(files)
@@ -185,8 +185,8 @@ def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
         does += "`regard models info --toml` prints a manifest with their checksums"
     faults += broken_pins(entry, cache)
     if not faults:
-        say(f"{entry.reference}: good, {does}")
-    return [f"{entry.reference}: {fault}" for fault in faults]
+        say(f"{entry}: good, {does}")
+    return [f"{entry}: {fault}" for fault in faults]
 
 
 @app.command()
@@ -214,7 +214,7 @@ def _describe(entry: ModelEntry, cache: ModelCache, as_toml: bool) -> None:
         typer.echo(_to_toml(_fixed(located), {file.name: str(file.sha256) for file in files}))
         return
     revision = "" if located.record is None else f" @ {located.record.revision[:12]}"
-    typer.echo(f"{entry.reference}{revision}: {describe(located.place)}, in {located.place}")
+    typer.echo(f"{entry}{revision}: {describe(located.place)}, in {located.place}")
     for file in files:
         typer.echo(f"{file.sha256} {file.size:>12} {file.name}")
 
@@ -222,13 +222,13 @@ def _describe(entry: ModelEntry, cache: ModelCache, as_toml: bool) -> None:
 def _fixed(located: LocatedModel) -> ModelEntry:
     """Returns the entry of a model, with the pulled commit in place of a branch."""
     entry, record = located.entry, located.record
-    if record is None or entry.reference.source is not Source.HUB:
+    if record is None or entry.source is not Source.HUB:
         return entry
-    return replace(entry, reference=replace(entry.reference, revision=record.revision))
+    return replace(entry, revision=record.revision)
 
 
 def _to_toml(entry: ModelEntry, sums: dict[str, str]) -> str:
-    options = {"reference": str(entry.reference), "device": entry.device, "dtype": entry.dtype}
+    options = {"reference": str(entry), "device": entry.device, "dtype": entry.dtype}
     lines = [f"{name} = {_quoted(value)}" for name, value in options.items() if value]
     pins = [f"{_quoted(name)} = {_quoted(value)}" for name, value in sums.items()]
     return "\n".join(["[[model]]", *lines, "", "[model.sha256]", *pins, ""])

@@ -18,7 +18,7 @@ from service.models.registry.cache import Record
 from service.models.registry.download import HttpClient, download, require_space, shown
 from service.models.registry.errors import RegistryError
 from service.models.registry.files import PARTIAL, ModelFile, published_sum
-from service.models.registry.references import Reference
+from service.models.registry.references import ModelEntry
 
 INDEX = "db/models.json"
 PACKED = ".gz"
@@ -40,25 +40,25 @@ class Firefox:
     def __init__(self, base_url: str, http: HttpClient, is_offline: bool = False) -> None:
         self.base_url, self.http, self.is_offline = base_url, http, is_offline
 
-    def find(self, reference: Reference) -> Record:
+    def find(self, entry: ModelEntry) -> Record:
         """Returns the best model of a language pair, or of the pair and an architecture."""
         if self.is_offline:
             raise RegistryError(
-                f"{reference} has to be fetched, and REGARD_OFFLINE forbids it; pull it on a "
+                f"{entry} has to be fetched, and REGARD_OFFLINE forbids it; pull it on a "
                 "machine with a network, and copy the folder REGARD_MODEL_CACHE from there"
             )
-        entry = choose_model(read_index(self.http, self.base_url), reference)
+        published = choose_model(read_index(self.http, self.base_url), entry)
         try:
-            files = entry["files"]
+            files = published["files"]
             chosen = [_to_file(files[role], self.base_url) for role in _roles(files)]
         except (KeyError, TypeError, AttributeError) as error:
             where = shown(f"{self.base_url}/{INDEX}")
             raise RegistryError(
-                f"{where}: the entry of {reference} is incomplete: {error!r}"
+                f"{where}: the entry of {entry} is incomplete: {error!r}"
             ) from error
         revision = (chosen[0].sha256 or "unknown")[:REVISION_DIGITS]
-        folder = str(PurePosixPath("firefox", revision, reference.name))
-        return Record(str(reference), folder, revision, tuple(chosen))
+        folder = str(PurePosixPath("firefox", revision, entry.name))
+        return Record(str(entry), folder, revision, tuple(chosen))
 
     def require_space(self, files: Iterable[ModelFile], model: Record, folder: Path) -> None:
         require_space(folder, sum(_still_needed(file, folder) for file in files))
@@ -86,21 +86,21 @@ def _is_list_of_models(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
-def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str, Any]:
+def choose_model(models: Mapping[str, Any], entry: ModelEntry) -> Mapping[str, Any]:
     """Returns the entry with the best release status, and of these with the best architecture."""
-    entries = models.get(reference.name)
+    entries = models.get(entry.name)
     if not entries:
-        source = reference.name.partition("-")[0]
+        source = entry.name.partition("-")[0]
         known = sorted(pair for pair in models if pair.partition("-")[0] == source)
         others = (
             f"from {source} there are {', '.join(known)}" if known else f"it has none from {source}"
         )
-        raise RegistryError(f"Mozilla has published no model for {reference.name}; {others}")
-    wanted = [e for e in entries if reference.revision in ("", e.get("architecture"))]
+        raise RegistryError(f"Mozilla has published no model for {entry.name}; {others}")
+    wanted = [e for e in entries if entry.revision in ("", e.get("architecture"))]
     if not wanted:
-        known = sorted(str(entry.get("architecture")) for entry in entries)
+        known = sorted(str(e.get("architecture")) for e in entries)
         raise RegistryError(
-            f"{reference.name} has no architecture {reference.revision}, only {', '.join(known)}"
+            f"{entry.name} has no architecture {entry.revision}, only {', '.join(known)}"
         )
     best: Mapping[str, Any] = min(wanted, key=_order)
     return best

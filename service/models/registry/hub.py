@@ -43,7 +43,7 @@ from service.models.registry.files import (
     measure,
     published_sum,
 )
-from service.models.registry.references import COMMIT, Reference, parse_reference
+from service.models.registry.references import COMMIT, ModelEntry, parse_reference
 
 T = TypeVar("T")
 
@@ -69,34 +69,34 @@ class Hub:
         # Warnings about retries contain signed addresses, which must stay secret.
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
 
-    def find(self, reference: Reference) -> Record:
+    def find(self, entry: ModelEntry) -> Record:
         if self.is_offline:
-            return self._find_cached(reference)
-        revision = reference.revision or DEFAULT_REVISION
-        name, address = quote(reference.name), quote(revision, safe="")
+            return self._find_cached(entry)
+        revision = entry.revision or DEFAULT_REVISION
+        name, address = quote(entry.name), quote(revision, safe="")
         url = f"{self.endpoint}/api/models/{name}/revision/{address}"
-        info = self._call(url, lambda: self._read_info(reference.name, revision, url))
+        info = self._call(url, lambda: self._read_info(entry.name, revision, url))
         siblings = {str(PurePosixPath(each.rfilename)): each for each in info.siblings or ()}
         base = f"{self.endpoint}/{name}/resolve/{info.sha}"
         files = [_to_file(siblings[path], base) for path in choose_files(siblings)]
-        return _to_model(reference, str(info.sha), files)
+        return _to_model(entry, str(info.sha), files)
 
-    def _find_cached(self, reference: Reference) -> Record:
-        revision = reference.revision or DEFAULT_REVISION
+    def _find_cached(self, entry: ModelEntry) -> Record:
+        revision = entry.revision or DEFAULT_REVISION
         try:
             found = hf.snapshot_download(
-                reference.name, revision=revision, local_files_only=True, allow_patterns=[]
+                entry.name, revision=revision, local_files_only=True, allow_patterns=[]
             )
         except (LocalEntryNotFoundError, ValueError) as error:
             raise RegistryError(
-                f"{reference} has to be fetched, and REGARD_OFFLINE or HF_HUB_OFFLINE forbids it; "
+                f"{entry} has to be fetched, and REGARD_OFFLINE or HF_HUB_OFFLINE forbids it; "
                 "pull it on a machine with a network, and copy the folder REGARD_MODEL_CACHE from "
                 "there"
             ) from error
         root = Path(found)
         paths = (path for path in root.rglob("*") if path.is_file())
         names = choose_files(path.relative_to(root).as_posix() for path in paths)
-        return _to_model(reference, root.name, [_to_cached_file(name, root) for name in names])
+        return _to_model(entry, root.name, [_to_cached_file(name, root) for name in names])
 
     def require_space(self, files: Iterable[ModelFile], model: Record, folder: Path) -> None:
         missing = [file for file in files if _cached_path(file, model) is None]
@@ -166,14 +166,14 @@ class Hub:
         return self.http.retry(url, attempt)
 
 
-def _to_model(reference: Reference, commit: str, files: list[ModelFile]) -> Record:
+def _to_model(entry: ModelEntry, commit: str, files: list[ModelFile]) -> Record:
     if not files:
         raise RegistryError(
-            f"{reference} has no supported weights; it needs one of " + ", ".join(WEIGHTS)
+            f"{entry} has no supported weights; it needs one of " + ", ".join(WEIGHTS)
         )
-    owner, _, name = reference.name.rpartition("/")
+    owner, _, name = entry.name.rpartition("/")
     folder = str(PurePosixPath("hf", owner or "_", commit, name))
-    return Record(str(reference), folder, commit, tuple(files))
+    return Record(str(entry), folder, commit, tuple(files))
 
 
 def _to_file(sibling: RepoSibling, base: str) -> ModelFile:

@@ -46,21 +46,21 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
 
 def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
     """Returns one message for each pulled file that is missing or has another size."""
-    if not entry.reference.is_pulled:
+    if not entry.is_pulled:
         return []
-    record = cache.record(entry.reference)
+    record = cache.record(entry)
     if record is not None:
-        return [f"{entry.reference}: {fault}" for fault in cache.missing(record)]
+        return [f"{entry}: {fault}" for fault in cache.missing(record)]
     names = f" ({', '.join(entry.pins)})" if entry.pins else ""
-    return [f"{entry.reference}: all files{names}, because it was never pulled into {cache.root}"]
+    return [f"{entry}: all files{names}, because it was never pulled into {cache.root}"]
 
 
 def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
-    if not entry.reference.is_pulled:
-        return LocatedModel(entry, str(entry.reference))
-    record = cache.record(entry.reference)
+    if not entry.is_pulled:
+        return LocatedModel(entry, str(entry))
+    record = cache.record(entry)
     if record is None:
-        raise CacheError(f"{entry.reference} was never pulled into {cache.root}")
+        raise CacheError(f"{entry} was never pulled into {cache.root}")
     return LocatedModel(entry, str(cache.folder(record)), record)
 
 

@@ -8,7 +8,7 @@ from service.models.registry.download import HttpClient, disk_errors
 from service.models.registry.files import ModelFile, difference, measure, with_pins
 from service.models.registry.firefox import Firefox
 from service.models.registry.hub import Hub
-from service.models.registry.references import COMMIT, ModelEntry, Reference, Source
+from service.models.registry.references import COMMIT, ModelEntry, Source
 from service.settings import Settings
 
 
@@ -26,11 +26,11 @@ class Puller:
         No request is sent for a complete model whose version cannot change. Any other model is
         looked up in the registry again, and a newer version replaces the old one.
         """
-        registry = self.hub if entry.reference.source is Source.HUB else self.firefox
+        registry = self.hub if entry.source is Source.HUB else self.firefox
         known = self._complete(entry, registry.is_offline)
         if known is not None:
             return known
-        record = registry.find(entry.reference)
+        record = registry.find(entry)
         record = replace(record, files=with_pins(record.files, entry.pins))
         folder = self.cache.folder(record)
         missing = []
@@ -42,11 +42,11 @@ class Puller:
             else:
                 record = record.with_file(kept)
         registry.require_space(missing, record, folder)
-        self._save_progress(record, entry.reference)
+        self._save_progress(record, entry)
         for file in missing:
             record = record.with_file(registry.fetch(file, record, folder))
-            self._save_progress(record, entry.reference)
-        self._keep_commit(entry.reference, record)
+            self._save_progress(record, entry)
+        self._keep_commit(entry, record)
         self.cache.save(record)
         return record
 
@@ -55,25 +55,25 @@ class Puller:
 
         It cannot change if the reference names a commit, if every file is pinned, or offline.
         """
-        record = self.cache.record(entry.reference)
+        record = self.cache.record(entry)
         if record is None:
             return None
         sums = {file.name: file.sha256 for file in record.files}
         is_as_pinned = all(sums.get(name) == pin for name, pin in entry.pins.items())
-        is_commit = COMMIT.fullmatch(entry.reference.revision)
+        is_commit = COMMIT.fullmatch(entry.revision)
         is_final = is_offline or is_commit or sums.keys() <= entry.pins.keys()
         return record if is_final and is_as_pinned and not self.cache.damaged(record) else None
 
-    def _keep_commit(self, reference: Reference, newer: Record) -> None:
+    def _keep_commit(self, entry: ModelEntry, newer: Record) -> None:
         """Gives an older commit a record of its own, because a manifest may name this commit."""
-        known = self.cache.record(reference)
+        known = self.cache.record(entry)
         if known and known.revision != newer.revision and COMMIT.fullmatch(known.revision):
-            commit = replace(reference, revision=known.revision)
+            commit = replace(entry, revision=known.revision)
             self.cache.save(replace(known, reference=str(commit)))
 
-    def _save_progress(self, record: Record, reference: Reference) -> None:
+    def _save_progress(self, record: Record, entry: ModelEntry) -> None:
         """Records which files are on disk, unless an older, complete version is still served."""
-        known = self.cache.record(reference)
+        known = self.cache.record(entry)
         if known is None or self.cache.missing(known):
             self.cache.save(record)
 

@@ -11,7 +11,7 @@ dtype = "int8"
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -46,19 +46,25 @@ PULLED = (Source.HUB, Source.FIREFOX)
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """The name of a model.
+class ModelEntry:
+    """A model to serve. `str` gives its reference.
 
     Attributes:
         name: A folder, a package, `owner/name`, a language pair, or a model's name at an endpoint.
         revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; if empty,
             the source's default is used. For the source OPENAI, the address of the endpoint,
             followed by `#` and the language pairs.
+        device: Device of the model; if empty, the server's setting is used.
+        dtype: Precision of the model; if empty, the server's setting is used.
+        pins: Maps paths inside the model's folder to the sha256 checksums that the files must have.
     """
 
     source: Source
     name: str
     revision: str = ""
+    device: str = ""
+    dtype: str = ""
+    pins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_pulled(self) -> bool:
@@ -68,7 +74,7 @@ class Reference:
         return f"{self.source.value}{self.name}" + f"@{self.revision}" * bool(self.revision)
 
 
-def parse_reference(text: str) -> Reference:
+def parse_reference(text: str) -> ModelEntry:
     require_one_line(text)
     for source in PULLED:
         if text.startswith(source):
@@ -79,10 +85,10 @@ def parse_reference(text: str) -> Reference:
                 "an openai: reference is not valid; write openai:MODEL@http://HOST:PORT/v1#en-de"
             )
         name, _, address = text.removeprefix(Source.OPENAI).partition("@")
-        return Reference(Source.OPENAI, name, address)
+        return ModelEntry(Source.OPENAI, name, address)
     if text.startswith(Source.PACKAGE):
-        return Reference(Source.PACKAGE, text.removeprefix(Source.PACKAGE))
-    return Reference(Source.FOLDER, text)
+        return ModelEntry(Source.PACKAGE, text.removeprefix(Source.PACKAGE))
+    return ModelEntry(Source.FOLDER, text)
 
 
 def require_one_line(text: str) -> None:
@@ -91,7 +97,7 @@ def require_one_line(text: str) -> None:
         raise UnknownReferenceError(f"{text!r} contains control characters; remove them")
 
 
-def _parse_pulled(source: Source, text: str) -> Reference:
+def _parse_pulled(source: Source, text: str) -> ModelEntry:
     name, at, revision = text.removeprefix(source).partition("@")
     pattern, shape = (
         (HUB_NAME, "hf:owner/name or hf:owner/name@revision")
@@ -101,23 +107,7 @@ def _parse_pulled(source: Source, text: str) -> Reference:
     is_revision = REVISION.fullmatch(revision) and ".." not in revision if at else True
     if not pattern.fullmatch(name) or ".." in name or not is_revision:
         raise UnknownReferenceError(f"{text!r} is not a valid reference; write {shape}")
-    return Reference(source, name, revision)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelEntry:
-    """One model to serve.
-
-    Attributes:
-        device: Device of the model; if empty, the server's setting is used.
-        dtype: Precision of the model; if empty, the server's setting is used.
-        pins: Maps paths inside the model's folder to the sha256 checksums that the files must have.
-    """
-
-    reference: Reference
-    device: str = ""
-    dtype: str = ""
-    pins: Mapping[str, str] = field(default_factory=dict)
+    return ModelEntry(source, name, revision)
 
 
 def read_entries(texts: Iterable[str]) -> list[ModelEntry]:
@@ -127,7 +117,7 @@ def read_entries(texts: Iterable[str]) -> list[ModelEntry]:
             require_one_line(text)
             entries += read_manifest(Path(text))
         else:
-            entries.append(ModelEntry(parse_reference(text)))
+            entries.append(parse_reference(text))
     return entries
 
 
@@ -167,11 +157,12 @@ def _read_model(table: Any, number: int, folder: Path, faults: list[str]) -> Mod
         faults.append(f"{name}: device is {device!r}, must be auto, cpu, cuda or cuda:N")
     if dtype != "" and dtype not in DTYPES:
         faults.append(f"{name}: dtype is {dtype!r}, must be one of {', '.join(DTYPES)}")
-    return ModelEntry(reference, device, dtype, _read_pins(table, name, faults))
+    pins = _read_pins(table, name, faults)
+    return replace(reference, device=device, dtype=dtype, pins=pins)
 
 
-def _read_reference(text: Any, name: str, folder: Path, faults: list[str]) -> Reference:
-    reference = Reference(Source.FOLDER, "")
+def _read_reference(text: Any, name: str, folder: Path, faults: list[str]) -> ModelEntry:
+    reference = ModelEntry(Source.FOLDER, "")
     if not isinstance(text, str) or not text:
         faults.append(f"{name} has no reference")
         return reference
@@ -180,7 +171,7 @@ def _read_reference(text: Any, name: str, folder: Path, faults: list[str]) -> Re
     except UnknownReferenceError as error:
         faults.append(f"{name}: {error}")
     if reference.source is Source.FOLDER:
-        return Reference(Source.FOLDER, str(folder / reference.name))
+        return ModelEntry(Source.FOLDER, str(folder / reference.name))
     return reference
 
 
