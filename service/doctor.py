@@ -8,7 +8,7 @@ import resource
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
+import yaml
 from pydantic import SecretStr
 
 from model.errors import ModelError
@@ -104,24 +105,9 @@ def faults_of(facts: Facts) -> list[str]:
 
 
 def as_text(facts: Facts) -> str:
-    return "\n".join(line for name, value in facts.items() for line in lines_of(name, value, ""))
-
-
-def lines_of(name: str, value: Any, indent: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        yield f"{indent}{name}:"
-        for key, each in value.items():
-            yield from lines_of(key, each, indent + "  ")
-    elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
-        yield f"{indent}{name}:"
-        for each in value:
-            if any(isinstance(inner, list) for inner in each.values()):
-                yield from lines_of(f"- {next(iter(each.values()))}", each, indent + "  ")
-            else:
-                yield f"{indent}  - " + ", ".join(f"{key} {text}" for key, text in each.items())
-    else:
-        text = ", ".join(map(str, value)) if isinstance(value, list) else value
-        yield f"{indent}{name}: {'none' if text in (None, '', []) else text}"
+    plain = json.loads(json.dumps(facts))  # YAML has no text for subclasses of str
+    text: str = yaml.safe_dump(plain, allow_unicode=True, sort_keys=False, width=1000)
+    return text.rstrip()
 
 
 def versions() -> Facts:

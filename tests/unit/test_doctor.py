@@ -142,7 +142,7 @@ def test_public_keeps_addresses_without_passwords() -> None:
     assert doctor.public("http://user:p@ss@host/v1") == "http://***@host/v1"
 
 
-def test_text_has_a_line_for_each_fact() -> None:
+def test_text_is_yaml_with_a_line_for_each_fact() -> None:
     facts: dict[str, Any] = {
         "versions": {"regard": "1", "torch": None},
         "models": [{"reference": "a", "files": [{"name": "x", "bytes": 3}]}],
@@ -150,14 +150,14 @@ def test_text_has_a_line_for_each_fact() -> None:
     }
     assert doctor.as_text(facts).splitlines() == [
         "versions:",
-        "  regard: 1",
-        "  torch: none",
+        "  regard: '1'",
+        "  torch: null",
         "models:",
-        "  - a:",
-        "    reference: a",
-        "    files:",
-        "      - name x, bytes 3",
-        "gpus: none",
+        "- reference: a",
+        "  files:",
+        "  - name: x",
+        "    bytes: 3",
+        "gpus: []",
     ]
 
 
