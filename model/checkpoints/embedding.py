@@ -148,10 +148,6 @@ def load_cross_encoder_model(
 
     If `dtype` is `auto`, int8 and float16 are never selected, because the cosine that checks
     embedding models cannot check an output of one number.
-
-    Raises:
-        CheckpointError: The files are damaged or unsupported, or do not fit each other.
-        DeviceError: The precision is unknown, or the device does not compute in it.
     """
     config = read_cross_encoder(files)
     precision = select_precision(dtype, device)

@@ -118,10 +118,7 @@ class ModelFiles:
 
 
 def find_models(reference: str) -> list[ModelFiles]:
-    """Returns the translation models in a folder or in an installed package.
-
-    Args:
-        reference: A folder, or `package:NAME` for an installed package, which is not imported.
+    """Returns the translation models in a folder, or in a package (`package:NAME`).
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
@@ -180,13 +177,7 @@ def _marks_model(path: Path) -> bool:
 
 
 def read_folder(folder: Path) -> ModelFiles:
-    """Returns the one model in a folder of Firefox/Bergamot, OPUS-MT or Hugging Face.
-
-    Raises:
-        CheckpointFormatError: A part is missing, is damaged, occurs twice, or is a pointer of Git
-            LFS. A Firefox or Bergamot folder must name its languages.
-        UnsupportedModelError: Nothing names the languages, or the model does not have them.
-    """
+    """Returns the one model in a folder of Firefox/Bergamot, OPUS-MT or Hugging Face."""
     files = _read_folder(folder)
     vocabularies = files.source_vocab, files.target_vocab, files.source_ids, files.target_ids
     parts = files.weights, *vocabularies, files.shortlist

@@ -102,10 +102,7 @@ class EmbeddingFiles:
 
 
 def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
-    """Returns the embedding models in a folder or in an installed package.
-
-    Args:
-        reference: A folder, or `package:NAME` for an installed package, which is not imported.
+    """Returns the embedding models in a folder, or in a package (`package:NAME`).
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
@@ -146,12 +143,7 @@ def _model_type(folder: Path) -> str:
 
 
 def read_folder(folder: Path) -> EmbeddingFiles:
-    """Returns the one model in a folder.
-
-    Raises:
-        CheckpointError: The folder has no served encoder, or a part is missing or damaged. Or
-            `modules.json` names modules that are not implemented, or a path outside the folder.
-    """
+    """Returns the one model in a folder, or refuses the folder with a CheckpointError."""
     encoder, head = folder, None
     if (folder / MODULES).is_file():
         encoder, head = _read_modules(folder)

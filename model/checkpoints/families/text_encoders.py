@@ -144,16 +144,10 @@ def read_bert(
     relative_buckets: int = 0,
     sizes: tuple[int, int] = (512, 30522),
 ) -> TextEncoderConfig:
-    """Returns the config of an encoder of a family.
+    """Returns the config of an encoder; `sizes` are defaults of positions and vocabulary.
 
-    Args:
-        options: Content of a `config.json`.
-        name: The file, for messages.
-        pad_id: Padding id, after which positions begin; None for BERT, whose positions begin at 0.
-            In RoBERTa, XLM-RoBERTa and CamemBERT, an option can replace it.
-        token_types: Default of `type_vocab_size`; 0 if the family has no token types.
-        relative_buckets: The fixed `relative_attention_num_buckets` of MPNet, or 0.
-        sizes: Defaults of (max_position_embeddings, vocab_size).
+    Positions begin after `pad_id`, or at 0 if it is None (BERT). In RoBERTa, XLM-RoBERTa and
+    CamemBERT, an option can replace `pad_id`. `token_types` is a default; 0 means no token types.
     """
     reasons = unsupported(options, BERT_SUPPORTED)
     activation = _activation(options, "hidden_act", reasons)

@@ -231,12 +231,7 @@ def read_index(path: Path) -> dict[str, str]:
 
 
 def revision_of(weights: Path) -> str:
-    """Returns the first digits of the sha256 checksum of the weights, in the order of the shards.
-
-    Raises:
-        CheckpointError: A shard is missing, the index is damaged, or a file is too large.
-        OSError: A file cannot be read.
-    """
+    """Returns the first digits of the sha256 checksum of the weights, shard after shard."""
     digest = hashlib.sha256()
     for path in weight_files(weights):
         check_file(path, MAX_WEIGHT_BYTES)

@@ -29,14 +29,8 @@ REFUSED = re.compile(r"Unsupported (?:global|class)[^\n]*?(?= was not| which|$)"
 def read_tensors(weights: Path) -> Arrays:
     """Returns every tensor as float32.
 
-    Args:
-        weights: The result of `find_weights`: a `.safetensors` file, a pickle of PyTorch, or the
-            index of shards (`.index.json`).
-
-    Raises:
-        CheckpointFormatError: A file is damaged, is too large, is a pointer of Git LFS, or holds
-            more than tensors; or files and index disagree about tensors.
-        CheckpointNotFoundError: A shard is missing, or the index cannot be read.
+    `weights` is the result of `find_weights`: a `.safetensors` file, a pickle of PyTorch, or the
+    index of shards (`.index.json`).
     """
     arrays: Arrays = {}
     places: dict[str, str] = {}

@@ -229,16 +229,10 @@ class ProbabilityCapture(Capture):
 def distribution(
     logits: Tensor, ids: Tensor, compared: Tensor, compared_ids: Tensor, top: int
 ) -> tuple[Tensor, ...]:
-    """Computes the distribution over all candidates at R positions.
+    """Computes the distribution over all candidates at R positions from logits (R, U) and (R, M).
 
-    Args:
-        logits: Logits (R, U) of the candidates `ids` (U); -inf excludes a candidate.
-        compared: Logits (R, M) of the tokens `compared_ids` (R, M).
-        top: Number of the likeliest candidates in the result.
-
-    Returns:
-        Log-probabilities and ranks of the compared tokens, (R, M) each; entropies (R); and ids and
-        log-probabilities of the likeliest candidates, (R, top) each.
+    Returns log-probabilities and ranks of the compared tokens, (R, M) each; entropies (R); and ids
+    and log-probabilities of the likeliest candidates, (R, top) each. -inf excludes a candidate.
     """
     least = torch.finfo(torch.float32).min  # no difference of two infinities is a number
     largest = logits.amax(dim=1, keepdim=True).clamp_min(least)
