@@ -29,9 +29,6 @@ def select_precision(name: str, device: torch.device, is_int8: bool = False) -> 
 
     `auto` selects int8 if `is_int8` is true on a CPU, and else bfloat16 or float16 if the device
     has matrix units for it. The loaders then check that int8 and float16 hardly change results.
-
-    Raises:
-        DeviceError: The name is unknown, or the device does not support the precision.
     """
     if name == "auto" and is_int8 and device.type == "cpu":
         return Precision.INT8

@@ -13,11 +13,7 @@ UNUSUAL = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def files_of(reference: str) -> list[Path]:
-    """Returns every file below a folder, or in a package (`package:NAME`), which is not imported.
-
-    Raises:
-        CheckpointNotFoundError: There is no such folder or package.
-    """
+    """Returns every file below a folder, or in a package (`package:NAME`), which is not imported."""
     if reference.startswith(PACKAGE):
         return _installed_files(reference.removeprefix(PACKAGE))
     root = Path(reference)

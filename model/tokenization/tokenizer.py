@@ -68,9 +68,6 @@ class Tokenizer:
         prefix: Ids in front of the pieces of every text, such as the token of a language.
         known_characters: Characters of the vocabulary that `unknown_in` has met so far.
         unknown_characters: Characters that `unknown_in` has met and the vocabulary does not have.
-
-    Raises:
-        CheckpointFormatError: The file is damaged or has no EOS.
     """
 
     def __init__(self, path: Path) -> None:

@@ -231,8 +231,8 @@ def distribution(
 ) -> tuple[Tensor, ...]:
     """Computes the distribution over all candidates at R positions from logits (R, U) and (R, M).
 
-    Returns log-probabilities and ranks of the compared tokens, (R, M) each; entropies (R); and ids
-    and log-probabilities of the likeliest candidates, (R, top) each. -inf excludes a candidate.
+    A logit of -inf excludes a candidate. The result has log-probabilities and ranks (R, M) of the
+    compared tokens, entropies (R), and ids and log-probabilities (R, top) of the likeliest.
     """
     least = torch.finfo(torch.float32).min  # no difference of two infinities is a number
     largest = logits.amax(dim=1, keepdim=True).clamp_min(least)
