@@ -68,9 +68,6 @@ def select_device(name: str) -> torch.device:
     """Returns the device of that name; `auto` selects a CUDA device if there is one, else the CPU.
 
     A CUDA device with an index, such as `cuda:1`, becomes the current device of the thread.
-
-    Raises:
-        DeviceError: The name is unknown, or the machine has no such device.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+import tokenizers
 from tokenizers import Tokenizer, models, normalizers
 
 from model.errors import CheckpointFormatError
@@ -92,17 +93,19 @@ class TextTokenizer:
     def tokenize(self, text: str) -> TextTokens:
         """Returns the tokens of a text, which has no lone surrogates."""
         room = self.max_tokens - self.num_special_tokens
-        read, is_exact = self._read(text.strip(), room)
-        found = self._around(text, read.part(slice(room)), self.special_ids)
+        read, kept, is_exact = self._read(text.strip(), room)
+        num_tokens = len(read.ids[kept]) + self.num_special_tokens
+        first = Encoding(read.ids[:room], read.tokens[:room], read.offsets[:room])
+        found = self._around(text, first, self.special_ids)
         offsets = [trim(text, span, str.isspace) for span in found.offsets]
-        num_tokens = len(read.ids) + self.num_special_tokens
         return TextTokens(replace(found, offsets=offsets), num_tokens, is_exact)
 
     def split(self, text: str, add_special_tokens: bool = True) -> TokenizedText:
         """Returns all tokens of a text, however long it is. Special tokens have empty spans."""
-        read, _ = self._read(text.strip())
-        read = replace(read, pieces=self._pieces(read.ids))  # `<unk>` for an unknown token
-        return self._around(text, read, self.special_ids if add_special_tokens else ([], []))
+        read = self._encode(text.strip())
+        pieces = self._pieces(read.ids)  # `<unk>` for an unknown token
+        around = self.special_ids if add_special_tokens else ([], [])
+        return self._around(text, Encoding(read.ids, pieces, read.offsets), around)
 
     def _around(
         self, text: str, read: Encoding, around: tuple[list[int], list[int]]
@@ -143,13 +146,13 @@ class TextTokenizer:
                 result still has more ids than this number.
             end: Side on which ids may be missing.
         """
-        read, is_all = self._read((prompt + text).strip(), wanted, end)
-        return read.ids, is_all
+        read, kept, is_all = self._read((prompt + text).strip(), wanted, end)
+        return read.ids[kept], is_all
 
     def _read(
         self, text: str, wanted: int | None = None, end: End = "right"
-    ) -> tuple[Encoding, bool]:
-        """Returns the tokens of a text, without special tokens, and whether they are all.
+    ) -> tuple[tokenizers.Encoding, slice, bool]:
+        """Returns tokens without special tokens, the range to keep, and whether they are all.
 
         If `wanted` tokens are enough, a part at one end of the text is tried, then larger parts.
         Each part is shorter than half the text. Spans in a part cut on the left count from its cut.
@@ -164,14 +167,14 @@ class TextTokenizer:
             else:
                 kept = slice(sum(first < MARGIN_CHARS for first, _ in read.offsets), None)
             if len(read.ids[kept]) > wanted:
-                return read.part(kept), False
+                return read, kept, False
             size *= GROWTH
-        return self._encode(text), True
+        return self._encode(text), slice(None), True
 
-    def _encode(self, text: str) -> Encoding:
+    def _encode(self, text: str) -> tokenizers.Encoding:
         # `encode_batch`, because `Tokenizer.encode` blocks other threads
-        (found,) = self.tokenizer.encode_batch([text], add_special_tokens=False)
-        return Encoding(found.ids, found.tokens, found.offsets)
+        (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=False)
+        return encoding
 
 
 def split_template(processor: Any, num_texts: int, name: str) -> tuple[list[list[int]], list[int]]:

@@ -30,9 +30,6 @@ class Encoding:
     pieces: list[str]
     offsets: list[Span]
 
-    def part(self, kept: slice) -> "Encoding":
-        return Encoding(self.ids[kept], self.pieces[kept], self.offsets[kept])
-
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:

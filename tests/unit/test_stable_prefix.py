@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Encoding
 
 from model.tokenization.text import FIRST_CHARS, End, TextTokenizer
-from model.tokenization.tokenizer import Encoding
 from tests.text_tokenizers import KINDS, UNITS, shuffled, write_tokenizer
 
 LONG = 2 * FIRST_CHARS + 1
