@@ -73,7 +73,7 @@ def test_fault_of_a_model_is_reported_with_exit_status_1(
     monkeypatch.setenv("REGARD_MODEL_CACHE", str(tmp_path / "cache"))
     status, output = run("--no-test")
     assert status == 1
-    assert "fault hf:owner/name: all files, because it was never pulled" in output
+    assert "fault: 'hf:owner/name: all files, because it was never pulled" in output
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import errno
 import fcntl
 import gzip
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,24 +105,20 @@ def test_server_that_begins_anew_and_never_gets_further_is_given_up(run: Run) ->
     assert len(run.registry.asked) == 5
 
 
-def test_interrupted_download_goes_on_at_the_next_call(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_download_goes_on_at_the_next_call(run: Run) -> None:
     """Ctrl-C, after some blocks: they are kept under another name."""
-    write: Callable[..., None] = download_module._write_all
-    blocks: list[bytes] = []
 
-    def interrupted(output: Any, block: bytes, *rest: Any) -> None:
-        write(output, block, *rest)
-        blocks.append(block)
-        if len(blocks) == 2:
-            raise KeyboardInterrupt
+    class Interrupted(list[tuple[int, int | None]]):
+        def append(self, report: tuple[int, int | None]) -> None:
+            super().append(report)
+            if len(self) == 3:
+                raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(download_module, "_write_all", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            run()
-    have = sum(map(len, blocks))
+    run.reports = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    have, _ = run.reports[-1]
+    run.reports = []
     assert not run.target.exists()
     assert run.part.read_bytes() == CONTENT[:have]
     run()

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from model.architectures.seq2seq import Decoder, EncoderDecoder
 from model.backends import encoder_batch
 from model.backends.encoder_batch import PackedBatch, encode_padded
-from model.encoding import teacher_forced
 from model.encoding.capture_pass import CapturedJob, run_encoder
 from model.encoding.sliced_pass import batches
 from model.encoding.teacher_forced import TeacherForcedPass
@@ -155,7 +154,6 @@ def test_no_slice_works_on_more_than_its_tokens(
 
     monkeypatch.setattr(SSRU, "recur", counted)
     for module, name in (
-        (teacher_forced, "attention"),
         (encoder_batch, "attention"),
         (map_capture, "attention_weights"),
     ):

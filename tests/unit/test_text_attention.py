@@ -61,7 +61,7 @@ def texts() -> list[list[int]]:
 def explicit(encoder: TextEncoder, ids: list[int]) -> tuple[NDArray[np.float32], list[Tensor]]:
     """All weights (L, H, T, T) by the layers' own forward, and what goes into each layer."""
     positions = torch.arange(len(ids))[None]
-    x = encoder.parts(torch.tensor([ids]), positions, len(ids) - 1).embedded
+    x = encoder.embedding.parts(torch.tensor([ids]), positions, len(ids) - 1).embedded
     bias = None if encoder.relative_bias is None else encoder.relative_bias(len(ids))
     states, weights = [], []
     for layer in encoder.encoder_layers:

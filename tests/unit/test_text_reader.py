@@ -44,7 +44,7 @@ def reader(folder: Path) -> TextReader:
 def test_ids_are_those_of_the_tokenizer(
     reader: TextReader, tokenizer: TextTokenizer, text: str, prompt: str
 ) -> None:
-    expected = tokenizer.tokenize(text, prompt)
+    expected = tokenizer.tokenize(prompt + text)
     found = reader.read(text, prompt, "right")
     assert (found.ids, found.num_tokens) == (expected.tokenized.ids, expected.num_tokens)
 

@@ -165,4 +165,4 @@ class OnlyInBatches:
     """A tokenizer with no other calls than those that let go."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self.encode_batch = tokenizer.encode_batch
+        self.encode_batch, self.id_to_token = tokenizer.encode_batch, tokenizer.id_to_token

@@ -88,11 +88,11 @@ def read_config(
         reasons.append(f"transformer-ffn-activation is {activation!r}")
     sizes: dict[str, Any] = {name: options.get(name, default) for name, default in SIZES.items()}
     vocabs = options.get("dim-vocabs")
-    if isinstance(vocabs, list) and len(vocabs) == 2:
-        named = {f"dim-vocabs[{side}]": size for side, size in enumerate(vocabs)}
-        reasons += size_reasons(sizes, named, len(file.data))
-    else:
+    if not isinstance(vocabs, list) or len(vocabs) != 2:
         reasons.append(f"dim-vocabs is {vocabs!r}, supported: two sizes")
+        vocabs = []
+    named = {f"dim-vocabs[{side}]": size for side, size in enumerate(vocabs)}
+    reasons += size_reasons(sizes, named, len(file.data))
     if reasons:
         raise UnsupportedModelError(file.path.name, reasons)
     is_shared = bool(options.get("tied-embeddings-all"))

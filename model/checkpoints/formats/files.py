@@ -114,7 +114,7 @@ def size_reasons(
         return [f"{name} is {size!r}, not a size" for name, size in wrong.items()]
     width, ffn_dim, encoder_layers, decoder_layers = [*sizes.values()][:4]
     layers = (encoder_layers + decoder_layers) * max(width, ffn_dim)
-    needed = width * max(layers, *vocab_sizes.values())
+    needed = width * max([layers, *vocab_sizes.values()])
     reason = f"the sizes need {needed} weights, but the files have only {num_bytes} bytes"
     return [reason] if needed > num_bytes else []
 
