@@ -63,7 +63,7 @@ def test_output_of_the_last_layer_is_the_memory(family: Family) -> None:
     last = states(model, ENCODER, 1)
     with torch.inference_mode():
         memory = encode_padded(model.encoder, *pad([PAIR[0]]))
-        finished = model.encoder.finish(torch.from_numpy(last.output)[None, None])
+        finished = model.encoder.norm(torch.from_numpy(last.output)[None, None])
     assert_allclose(finished[0, 0], memory[0, TOKEN], rtol=0, atol=1e-4)
 
 
