@@ -185,7 +185,7 @@ def split_template(processor: Any, num_texts: int, name: str) -> tuple[list[list
     probe = Tokenizer(models.WordLevel({"a": PROBE_ID}, unk_token="a"))
     if processor is not None:
         probe.post_processor = processor
-    found = probe.encode(*["a"] * num_texts)
+    found = probe.encode("a", "a" if num_texts == 2 else None)
     parts: list[list[int]] = [[]]
     types = []
     for number, type_id in zip(found.ids, found.type_ids, strict=True):

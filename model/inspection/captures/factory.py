@@ -178,7 +178,7 @@ class ProbabilityCapture(Capture):
         held, rows = (max(1, most // len(ids)) for most in (HELD_LOGITS, PART_LOGITS))
         for first in range(0, len(compared), held):
             logits = yield from self._logits(output, slice(first, first + held), ids)
-            for part, start in zip(logits.split(rows), count(first, rows), strict=False):
+            for part, start in zip(torch.split(logits, rows), count(first, rows), strict=False):
                 yield
                 chosen = slice(start, start + len(part))
                 self.parts.append(

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from huggingface_hub.utils import tqdm
+from huggingface_hub.utils.tqdm import tqdm
 
 from service.models.registry.cache import Record
 from service.models.registry.download import HttpClient, download, require_space, shown
@@ -64,7 +64,8 @@ class Firefox:
         require_space(folder, sum(_still_needed(file, folder) for file in files))
 
     def fetch(self, file: ModelFile, model: Record, folder: Path) -> ModelFile:
-        with tqdm(desc=file.name, unit="B", unit_scale=True, disable=None) as bar:
+        bar = tqdm(desc=file.name, unit="B", unit_scale=True, disable=None)  # type: ignore[no-untyped-call]
+        with bar:
 
             def report(done: int, total: int | None) -> None:
                 bar.total = file.size or total
