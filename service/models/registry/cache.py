@@ -8,14 +8,14 @@ Paths in records are relative, so the cache may be copied to another machine or 
 may be symbolic, so the copy must follow links.
 """
 
+import json
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
-
-from pydantic import TypeAdapter
 
 from service.models.registry.errors import CacheError
 from service.models.registry.files import ModelFile, differing
@@ -45,11 +45,6 @@ class Record:
     @property
     def num_bytes(self) -> int:
         return sum(file.size or 0 for file in self.files)
-
-
-RECORD = TypeAdapter(Record)
-UNSAVED: Any = {"files": {"__all__": {"url", "git_sha1", "is_packed"}}}
-"""Fields of a record that its JSON file does not have."""
 
 
 class ModelCache:
@@ -89,10 +84,16 @@ class ModelCache:
 
     def save(self, record: Record) -> None:
         path = self._record_path(record.reference)
-        content = RECORD.dump_json(record, indent=1, exclude=UNSAVED).decode()
+        files = [{"name": f.name, "size": f.size, "sha256": f.sha256} for f in record.files]
+        content = {
+            "reference": record.reference,
+            "folder": record.folder,
+            "revision": record.revision,
+            "files": files,
+        }
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, content + "\n")
+            _replace(path, json.dumps(content, indent=1) + "\n")
         except OSError as error:
             raise CacheError(
                 f"{path} cannot be written: {error.strerror}; "
@@ -137,15 +138,27 @@ def _replace(path: Path, content: str) -> None:
 
 def _read_record(path: Path) -> Record:
     try:
-        record = RECORD.validate_json(path.read_bytes(), strict=True)
-        for name in (record.folder, *(file.name for file in record.files)):
-            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-                raise ValueError(f"{name!r} is not a path inside the cache")
+        content = json.loads(path.read_text("utf-8"))
+        files = tuple(_read_file(entry) for entry in content["files"])
+        folder = _inside(content["folder"])
+        return Record(str(content["reference"]), folder, str(content["revision"]), files)
     except OSError as error:
         raise CacheError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        reason = " ".join(str(error).split())
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CacheError(
-            f"{path} is damaged ({reason}); delete it and pull the model again"
+            f"{path} is damaged ({error!r}); delete it and pull the model again"
         ) from error
-    return record
+
+
+def _read_file(entry: Mapping[str, Any]) -> ModelFile:
+    size, digest = entry["size"], entry["sha256"]
+    if not isinstance(size, int | None) or not isinstance(digest, str | None):
+        raise ValueError(f"{entry['name']} has size {size!r} and checksum {digest!r}")
+    return ModelFile(_inside(entry["name"]), size, digest)
+
+
+def _inside(name: Any) -> str:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{name!r} is not a path inside the cache")
+    return str(path)
