@@ -162,11 +162,7 @@ def test_every_fault_of_a_manifest_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ManifestError) as told:
         read_manifest(path)
     assert str(told.value).startswith(f"{path}: ")
-    expected = [
-        *("version: Extra", "model.1.sha: Extra", "model.1.reference: Field required"),
-        *("model.1.device: String should match", "model.1.dtype: Input should be"),
-        *("model.2.reference: ", "model.2.sha256.../x.[key]: ", "model.2.sha256.../x: String"),
-    ]
+    expected = ["'version'", "'sha'", "no reference", "'tpu'", "'int4'", "hf:a b", "'../x'", "'12'"]
     assert [
         part for part in expected if not any(part in fault for fault in told.value.faults)
     ] == []
@@ -176,14 +172,11 @@ def test_every_fault_of_a_manifest_is_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "model: Field required"),
-        ("model = 3", "model: Input should be a valid list"),
-        ("model = [3]", "model.1: Input should be a valid dictionary"),
+        ("", "no [[model]]"),
+        ("model = 3", "no [[model]]"),
+        ("model = [3]", "model 1 is not a table"),
         ("[[model]\n", "is not TOML"),
-        (
-            '[[model]]\nreference = "a"\nsha256 = 3',
-            "model.1.sha256: Input should be a valid dictionary",
-        ),
+        ('[[model]]\nreference = "a"\nsha256 = 3', "sha256 is not a table"),
     ],
 )
 def test_file_that_is_no_manifest_is_told(tmp_path: Path, text: str, words: str) -> None:

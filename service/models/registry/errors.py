@@ -5,7 +5,7 @@ class RegistryError(Exception):
     """Base class of all errors of this package except TransientError."""
 
 
-class UnknownReferenceError(RegistryError, ValueError):
+class UnknownReferenceError(RegistryError):
     """The text is not a valid reference."""
 
 

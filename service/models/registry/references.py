@@ -14,13 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
-
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
-from pydantic_core import ErrorDetails
+from typing import Any
 
 from service.models.registry.errors import ManifestError, UnknownReferenceError
-from service.models.registry.files import SHA256
+from service.models.registry.files import is_sha256
 from service.models.remote import find_remote
 from service.settings import DEVICE
 
@@ -31,6 +28,8 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 SUFFIX = ".toml"
+DTYPES = ("auto", "float32", "bfloat16", "float16", "int8")
+KEYS = ("reference", "device", "dtype", "sha256")
 
 
 class Source(StrEnum):
@@ -125,49 +124,66 @@ def read_entries(texts: Iterable[str]) -> list[ModelEntry]:
 def read_manifest(path: Path) -> list[ModelEntry]:
     """Reads the models of a manifest; folders of models are relative to the manifest's folder."""
     try:
-        manifest = _Manifest.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ManifestError(str(path), [f"cannot be read: {error.strerror}"]) from error
-    except ValidationError as error:
-        raise ManifestError(str(path), list(map(_fault, error.errors()))) from error
-    except ValueError as error:  # the errors of TOML and of UTF-8
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ManifestError(str(path), [f"is not TOML: {error}"]) from error
-    return [_entry(table, path.parent) for table in manifest.model]
+    faults = [
+        f"{key!r} is not a known key; only [[model]] is known" for key in content if key != "model"
+    ]
+    tables = content.get("model")
+    if not isinstance(tables, list) or not tables:
+        raise ManifestError(str(path), [*faults, "it has no [[model]] table"])
+    entries = [_read_model(table, n, path.parent, faults) for n, table in enumerate(tables, 1)]
+    if faults:
+        raise ManifestError(str(path), faults)
+    return entries
 
 
-def _check_reference(text: str) -> str:
-    parse_reference(text)
-    return text
+def _read_model(table: Any, number: int, folder: Path, faults: list[str]) -> ModelEntry:
+    if not isinstance(table, dict):
+        faults.append(f"model {number} is not a table")
+        table = {}
+    name = f"model {number}"
+    faults += [
+        f"{name}: {key!r} is not a known key; the keys are {', '.join(KEYS)}"
+        for key in table
+        if key not in KEYS
+    ]
+    reference = _read_reference(table.get("reference"), name, folder, faults)
+    device, dtype = table.get("device", ""), table.get("dtype", "")
+    if device != "" and not (isinstance(device, str) and DEVICE.fullmatch(device)):
+        faults.append(f"{name}: device is {device!r}, must be auto, cpu, cuda or cuda:N")
+    if dtype != "" and dtype not in DTYPES:
+        faults.append(f"{name}: dtype is {dtype!r}, must be one of {', '.join(DTYPES)}")
+    pins = _read_pins(table, name, faults)
+    return replace(reference, device=device, dtype=dtype, pins=pins)
 
 
-def _check_inside(file: str) -> str:
-    path = PurePosixPath(file)
-    if path.is_absolute() or ".." in path.parts or str(path) != file:
-        raise ValueError("this is not a path inside the model's folder")
-    return file
+def _read_reference(text: Any, name: str, folder: Path, faults: list[str]) -> ModelEntry:
+    reference = ModelEntry(Source.FOLDER, "")
+    if not isinstance(text, str) or not text:
+        faults.append(f"{name} has no reference")
+        return reference
+    try:
+        reference = parse_reference(text)
+    except UnknownReferenceError as error:
+        faults.append(f"{name}: {error}")
+    if reference.source is Source.FOLDER:
+        return ModelEntry(Source.FOLDER, str(folder / reference.name))
+    return reference
 
 
-class _Table(BaseModel, extra="forbid", strict=True):
-    reference: Annotated[str, Field(min_length=1), AfterValidator(_check_reference)]
-    device: Annotated[str, Field(pattern=rf"^({DEVICE.pattern})?$")] = ""
-    dtype: Literal["", "auto", "float32", "bfloat16", "float16", "int8"] = ""
-    sha256: dict[
-        Annotated[str, AfterValidator(_check_inside)],
-        Annotated[str, Field(pattern=rf"^{SHA256.pattern}$")],
-    ] = {}
-
-
-class _Manifest(BaseModel, extra="forbid", strict=True):
-    model: list[_Table] = Field(min_length=1)
-
-
-def _fault(error: ErrorDetails) -> str:
-    """Returns a fault such as `model.1.device: String should match pattern …`."""
-    place = [each + 1 if isinstance(each, int) else each for each in error["loc"]]
-    return f"{'.'.join(map(str, place))}: {error['msg']}"
-
-
-def _entry(table: _Table, folder: Path) -> ModelEntry:
-    entry = parse_reference(table.reference)
-    name = str(folder / entry.name) if entry.source is Source.FOLDER else entry.name
-    return replace(entry, name=name, device=table.device, dtype=table.dtype, pins=table.sha256)
+def _read_pins(table: Mapping[str, Any], name: str, faults: list[str]) -> dict[str, str]:
+    pins = table.get("sha256", {})
+    if not isinstance(pins, dict):
+        faults.append(f"{name}: sha256 is not a table of files")
+        return {}
+    for file, value in pins.items():
+        path = PurePosixPath(file)
+        if path.is_absolute() or ".." in path.parts or str(path) != file:
+            faults.append(f"{name}: {file!r} is not a path inside the model's folder")
+        if not is_sha256(value):
+            faults.append(f"{name}: the sha256 of {file} is {value!r}, must be 64 hex digits")
+    return pins
