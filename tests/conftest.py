@@ -19,6 +19,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from service.ipc.machine import freeze_heap
+
 BROWSER = "tests/browser/"
 
 SLOW = {
@@ -28,6 +30,7 @@ SLOW = {
     "tests/unit/test_chart.py": "needs helm",
     "tests/unit/test_chart_values.py": "needs helm",
     "tests/unit/test_instruction_sets.py": "runs emulated processors",
+    "tests/unit/test_ray_serve.py": "imports Ray",
 }
 """The files of the marker `slow`. `make slow` installs the tools that they need, and runs them."""
 
@@ -38,7 +41,15 @@ if (
     os.environ["TRITON_INTERPRET"] = "1"
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out the slow files where their tests are not run, because some import Ray."""
+    name = collection_path.relative_to(config.rootpath).as_posix()
+    return True if name in SLOW and config.option.markexpr == "not slow" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the tests of the page first: one process runs them all, and would be the last to end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(BROWSER))
     for item in items:
         if item.nodeid.partition("::")[0] in SLOW:
             item.add_marker("slow")
@@ -97,6 +108,22 @@ for profile, examples in {"regard": 25, "nightly": 300}.items():
         suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "regard"))
+
+
+def pytest_collection_finish() -> None:
+    """Excludes all that is loaded from garbage collections, each of which would take 0.3 s."""
+    freeze_heap()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _heap_stays_frozen() -> Iterator[None]:
+    """Keeps device workers in threads from collecting and freezing the heap of all tests."""
+    from service.workers import worker  # only test processes import torch
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("freeze_heap", "give_back_memory"):
+            patch.setattr(worker, name, lambda: None)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,8 +3,10 @@
 import asyncio
 import gc
 import re
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -359,18 +361,31 @@ def form(name: str, data: str) -> dict[str, Any]:
     return {"files": {"file": (name, data)}, "data": {"source": "en", "target": "pt"}}
 
 
+def num_jobs() -> int:
+    return sum(isinstance(each, DocumentJob) for each in gc.get_objects())
+
+
 def test_texts_of_a_failed_document_are_freed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The traceback of a task group refers to itself, so its objects wait for the collector."""
+    collected = threading.Event()
+
+    def collect() -> None:
+        gc.collect()
+        collected.set()
+
     monkeypatch.setattr(translator, "COLLECTED_BYTES", 0)
     monkeypatch.setattr(translator, "COLLECTION_SECONDS", 0.1)
+    monkeypatch.setattr(translator, "gc", SimpleNamespace(collect=collect))
     server = serve(files=True, max_pending_tokens=64)
     gc.collect()
+    before = num_jobs()  # errors that are parameters of tests refer to jobs
     gc.disable()
     try:
         assert_error(send(server, "a.txt", "word " * 500), RequestTooLargeError)
-        until(lambda: not any(isinstance(each, DocumentJob) for each in gc.get_objects()))
+        assert collected.wait(LIMIT_SECONDS)
+        assert num_jobs() == before
     finally:
         gc.enable()
 

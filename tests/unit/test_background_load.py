@@ -215,4 +215,3 @@ def test_cycles_of_frozen_objects_are_found() -> None:
     assert left() is not None  # as it was frozen
     give_back_memory()
     assert left() is None
-    gc.unfreeze()

@@ -315,7 +315,6 @@ def benches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
     monkeypatch.setattr(worker_module, "time", clock)
     monkeypatch.setattr(device_time, "time", clock)
-    monkeypatch.setattr(worker_module, "freeze_heap", lambda: None)
     yield start
     for bench in started:
         bench.worker.loads.close()
