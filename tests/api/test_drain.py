@@ -17,6 +17,7 @@ import pytest
 
 from tests.api.servers import read_sample, translation
 from tests.api.test_shutdown import Program, program
+from tests.ports import free_ports
 from tests.workers import LIMIT_SECONDS, until
 
 TEXTS = [f"Here is sentence number {number} of a long letter." for number in range(300)]
@@ -76,23 +77,29 @@ def until_all_answer(server: Program, url: str) -> None:
 def ready_program(**settings: str) -> Iterator[tuple[Program, str]]:
     with program(**settings) as server:
         url = server.url()
+        assert get(url, "/health/live").json() == {"status": "ok"}  # the models load still
         until(lambda: get(url).status_code == 200)
         until_all_answer(server, url)
         yield server, url
 
 
-def begin(url: str, replies: list[httpx.Response]) -> threading.Thread:
+def begin(url: str, admin: str, replies: list[httpx.Response]) -> threading.Thread:
     """Begins a request, which is in progress when this returns."""
     asking = threading.Thread(target=lambda: replies.append(post(url, TEXTS)))
     asking.start()
     labels = {"task": "translate"}
-    until(lambda: read_sample(get(url, "/metrics").text, "regard_inflight_requests", labels))
+    until(lambda: read_sample(get(admin, "/metrics").text, "regard_inflight_requests", labels))
     return asking
 
 
 @pytest.mark.checkpoint
-@pytest.mark.parametrize("http_workers", ["1", "2"])
-def test_prober_sees_the_lame_duck_period_in_which_requests_are_served(http_workers: str) -> None:
+@pytest.mark.parametrize(
+    ("http_workers", "num_children", "second"), [("1", 1, signal.SIGTERM), ("2", 3, signal.SIGINT)]
+)
+def test_requests_are_served_in_the_lame_duck_period_until_a_second_signal(
+    http_workers: str, num_children: int, second: signal.Signals
+) -> None:
+    """The second signal ends all processes at once, although the workers are stopped."""
     settings = {"REGARD_DRAIN_DELAY_SECONDS": "600"}
     with ready_program(**settings, REGARD_HTTP_WORKERS=http_workers) as (server, url):
         server.process.send_signal(signal.SIGTERM)
@@ -108,17 +115,35 @@ def test_prober_sees_the_lame_duck_period_in_which_requests_are_served(http_work
         assert read_sample(metrics, "regard_draining", {}) == 1
         assert read_sample(metrics, "regard_ready", {}) == 0
         assert server.process.poll() is None
-        server.process.send_signal(signal.SIGTERM)
+        children = server.children()
+        assert len(children) == num_children, server.text
+        for pid in children:
+            os.kill(pid, signal.SIGSTOP)
+        server.process.send_signal(second)
         server.status()
+        assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")]
 
 
 @pytest.mark.checkpoint
-@pytest.mark.parametrize("http_workers", ["1", "2"])
-def test_new_work_is_refused_while_an_admitted_request_finishes(http_workers: str) -> None:
+@pytest.mark.parametrize(
+    ("http_workers", "num_children", "log_format"), [("1", 1, "text"), ("2", 3, "json")]
+)
+def test_new_work_is_refused_while_an_admitted_request_finishes(
+    http_workers: str, num_children: int, log_format: str
+) -> None:
+    """uvicorn ends with the status of the signal, which looks like a crash to who started it."""
     replies: list[httpx.Response] = []
-    with ready_program(REGARD_HTTP_WORKERS=http_workers) as (server, url):
+    (admin_port,) = free_ports(1)
+    settings = {"REGARD_HTTP_WORKERS": http_workers, "REGARD_LOG_FORMAT": log_format}
+    settings |= {"REGARD_DRAIN_TIMEOUT_SECONDS": "60", "REGARD_ADMIN_PORT": str(admin_port)}
+    with ready_program(**settings) as (server, url):
+        admin = f"http://127.0.0.1:{admin_port}"
+        workers = server.children()
+        assert len(workers) == num_children
+        assert [get(each, "/metrics").status_code for each in (url, admin)] == [404, 200]
+        assert [get(each, "/languages").status_code for each in (url, admin)] == [200, 200]
         with server.stopped_device_workers():
-            asking = begin(url, replies)
+            asking = begin(url, admin, replies)
             server.process.send_signal(signal.SIGTERM)
             until(lambda: all(is_refused(url) for _ in range(20)))  # by each of the processes
             refused = post(url)
@@ -128,29 +153,13 @@ def test_new_work_is_refused_while_an_admitted_request_finishes(http_workers: st
             assert not replies  # the request is still in progress
         asking.join()
         assert server.status() == 0, server.text
-    assert replies[0].status_code == 200
-    assert len(replies[0].json()["translatedText"]) == len(TEXTS)
-
-
-@pytest.mark.checkpoint
-@pytest.mark.parametrize("http_workers", ["1", "2"])
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_second_signal_ends_at_once_even_with_a_stopped_worker(
-    second: signal.Signals, http_workers: str
-) -> None:
-    with ready_program(REGARD_HTTP_WORKERS=http_workers, REGARD_DRAIN_DELAY_SECONDS="600") as (
-        server,
-        url,
-    ):
-        server.process.send_signal(signal.SIGTERM)
-        until(lambda: get(url).status_code == 503)
-        children = server.children()
-        assert len(children) == (1 if http_workers == "1" else 3), server.text
-        for pid in children:
-            os.kill(pid, signal.SIGSTOP)
-        server.process.send_signal(second)
-        server.status()
-        assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")]
+        assert server.text.count(f"listens on {url}") == 1
+        if log_format == "json":  # of all processes
+            assert all("message" in json.loads(line) for line in server.said)
+    (reply,) = replies
+    assert reply.status_code == 200
+    assert len(reply.json()["translatedText"]) == len(TEXTS)
+    assert not [pid for pid in workers if os.path.exists(f"/proc/{pid}")]
 
 
 @pytest.mark.checkpoint

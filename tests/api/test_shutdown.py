@@ -13,15 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from typer.testing import CliRunner
 
 from service.cli import app
 from tests.api.conftest import ServeLive
-from tests.api.servers import read_sample, translation
 from tests.api.test_disconnect import send
-from tests.ports import free_ports
 from tests.workers import LIMIT_SECONDS, Script, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,59 +105,6 @@ def program(**settings: str) -> Iterator[Program]:
         yield running
     finally:
         running.end()
-
-
-@pytest.mark.checkpoint
-@pytest.mark.parametrize(
-    ("http_workers", "num_children", "log_format"), [("1", 1, "text"), ("2", 3, "json")]
-)
-def test_sigterm_lets_a_request_finish_and_ends_the_workers(
-    http_workers: str, num_children: int, log_format: str
-) -> None:
-    """uvicorn ends with the status of the signal, which looks like a crash to who started it."""
-    texts = [f"Here is sentence number {number} of a long letter." for number in range(300)]
-    replies: list[httpx.Response] = []
-    (admin_port,) = free_ports(1)
-    settings = {"REGARD_HTTP_WORKERS": http_workers, "REGARD_LOG_FORMAT": log_format}
-    settings |= {"REGARD_DRAIN_TIMEOUT_SECONDS": "60", "REGARD_ADMIN_PORT": str(admin_port)}
-    with (
-        program(**settings) as server,
-        httpx.Client(trust_env=False) as client,
-    ):
-        url, admin = server.url(), f"http://127.0.0.1:{admin_port}"
-        assert client.get(f"{url}/health/live").json() == {"status": "ok"}  # models load still
-        until(lambda: client.get(f"{url}/health/ready").status_code == 200)
-        workers = server.children()
-        assert len(workers) == num_children
-        assert [client.get(f"{each}/metrics").status_code for each in (url, admin)] == [404, 200]
-        assert [client.get(f"{each}/languages").status_code for each in (url, admin)] == [200, 200]
-
-        def ask() -> None:
-            body = translation(texts)
-            replies.append(
-                httpx.post(f"{url}/translate", json=body, trust_env=False, timeout=LIMIT_SECONDS)
-            )
-
-        with server.stopped_device_workers():
-            asking = threading.Thread(target=ask)
-            asking.start()
-            labels = {"task": "translate"}
-            until(
-                lambda: read_sample(
-                    client.get(f"{admin}/metrics").text, "regard_inflight_requests", labels
-                )
-            )
-            server.process.send_signal(signal.SIGTERM)
-        status = server.status()
-        asking.join()
-        assert status == 0, server.text
-        assert server.text.count(f"listens on {url}") == 1
-        if log_format == "json":  # of all processes
-            assert all("message" in json.loads(line) for line in server.said)
-    (reply,) = replies
-    assert reply.status_code == 200
-    assert len(reply.json()["translatedText"]) == len(texts)
-    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
 
 
 @pytest.mark.checkpoint
