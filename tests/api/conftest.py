@@ -1,8 +1,6 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import pytest
@@ -10,6 +8,7 @@ import torch
 
 from model.checkpoints.load import ModelFiles
 from model.engine.engine import Engine
+from service.documents import reader
 from service.items import TRANSLATE
 from service.metrics import prometheus
 from service.models import served
@@ -40,11 +39,12 @@ ServeAny = Callable[..., AnyServer]
 
 @pytest.fixture(scope="session", autouse=True)
 def clean_environment() -> Iterator[None]:
-    """Removes settings, renders metrics without pauses, and loads built-in vocabularies once."""
+    """Removes settings, loads built-in vocabularies once, and does all work without pauses."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(served, "load_vocabularies", load_once)
         patch.setattr(prometheus, "BURST_SECONDS", 1e9)
         patch.setattr(prometheus, "SLICE_SECONDS", 1e9)
+        patch.setattr(reader, "NICENESS", 0)
         for name in [name for name in os.environ if name.startswith(("OTEL_", "REGARD_"))]:
             patch.delenv(name)
         yield
@@ -94,15 +94,15 @@ def both(embedding_folder: str) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def english(tmp_path: Path) -> str:
+def english() -> str:
     """The folder of a model from English to Portuguese, with which servers start."""
-    return str(copytree(folder_of("enpt"), tmp_path / "enpt"))
+    return str(folder_of("enpt"))
 
 
 @pytest.fixture
-def portuguese(tmp_path: Path) -> str:
+def portuguese() -> str:
     """The folder of a model from Portuguese to English, which is loaded later."""
-    return str(copytree(folder_of("pten"), tmp_path / "pten"))
+    return str(folder_of("pten"))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -89,10 +90,11 @@ def test_fault_while_loading_is_told(
 def test_files_that_cannot_be_served_are_refused_before_a_worker_sees_them(
     server: AnyServer, script: Script, portuguese: str, tmp_path: Path
 ) -> None:
-    for file in Path(portuguese).glob("vocab.*"):
+    damaged = copytree(portuguese, tmp_path / "damaged")
+    for file in damaged.glob("vocab.*"):
         file.write_bytes(file.read_bytes()[:1000])
     script.load_error = CheckpointFormatError("a worker has been asked")
-    assert_refused(load(server, "pt-en", portuguese), InvalidRequestError, "vocab")
+    assert_refused(load(server, "pt-en", str(damaged)), InvalidRequestError, "vocab")
     empty = tmp_path / "empty"
     empty.mkdir()
     assert_refused(load(server, "pt-en", str(empty)), InvalidRequestError, "empty")

@@ -1,6 +1,7 @@
 """Nested JSON, the folders from which the admin key may load models, and the admin port."""
 
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import orjson
@@ -74,7 +75,7 @@ def test_models_are_loaded_below_the_root_alone(
         assert "REGARD_MODELS_ROOT" in text
         assert "secret" not in text
     inside.unlink()
-    Path(portuguese).rename(inside)
+    copytree(portuguese, inside)
     status, text = load(server, "pt-en", inside)
     assert status == 200, text
 

@@ -81,43 +81,6 @@ def test_each_step_computes_one_slice(executor: AttentionExecutor) -> None:
     assert rows(executor) == [1, 1]
 
 
-def test_aborted_items_are_not_computed(executor: AttentionExecutor) -> None:
-    executor.add(pair(number) for number in range(4))
-    executor.abort([1, 3, 77])
-    assert len(executor) == 2
-    assert ids(finish(executor)[0]) == [0, 2]
-    assert rows(executor) == [2]
-
-
-def test_item_aborted_while_it_is_computed_has_no_result(executor: AttentionExecutor) -> None:
-    executor.add(pair(number) for number in range(3))
-    executor.step()
-    executor.abort([1])
-    done, failed = finish(executor)
-    assert (ids(done), failed) == ([0, 2], [])
-
-
-def test_batch_ends_when_all_of_its_items_are_aborted(executor: AttentionExecutor) -> None:
-    executor.add([pair(0), pair(1)])
-    executor.step()
-    executor.add([pair(2)])
-    executor.abort([0])
-    assert len(executor) == 3  # the batch goes on
-    executor.abort([1])
-    assert len(executor) == 1
-    assert ids(finish(executor)[0]) == [2]
-    assert rows(executor) == [1]
-
-
-def test_item_at_fault_fails_alone_and_the_others_are_computed(
-    executor: AttentionExecutor,
-) -> None:
-    executor.add([pair(0), pair(1, is_wrong=True), pair(2), pair(3)])
-    done, failed = finish(executor)
-    assert (ids(done), failed) == ([0, 2, 3], [1])
-    assert rows(executor) == [1, 2]  # of the halves, the second is computed in one batch
-
-
 def test_fault_in_the_middle_of_a_batch_is_isolated_too(
     executor: AttentionExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,64 +64,6 @@ def compute(backlog: Backlog[EmbeddingItem], faults: set[int]) -> tuple[list[int
     return done, at_fault, num_batches
 
 
-def test_batch_has_the_items_that_are_chosen() -> None:
-    backlog = filled(1, 2, 3)
-    assert ids(backlog.begin(lambda waiting: [waiting.popleft()])) == [1]
-    assert list(backlog.running) == [1]
-    assert not backlog.is_retry
-    assert len(backlog) == 3
-    backlog.end()
-    assert len(backlog) == 2
-    assert ids(backlog.begin(take_all)) == [2, 3]
-
-
-@pytest.mark.parametrize(
-    ("batch", "halves"),
-    [
-        ([1, 2], [[1], [2]]),
-        ([1, 2, 3], [[1, 2], [3]]),
-        ([1, 2, 3, 4, 5], [[1, 2, 3], [4, 5]]),
-    ],
-)
-def test_failed_batch_is_computed_again_in_halves(
-    batch: list[int], halves: list[list[int]]
-) -> None:
-    backlog = failed(*batch)
-    assert parts(backlog) == halves
-    assert len(backlog) == len(batch)
-    for half in halves:
-        assert ids(backlog.begin(take_all)) == half
-        assert backlog.is_retry
-        backlog.end()
-        assert not backlog.is_retry
-    assert not len(backlog)
-
-
-def test_halves_go_ahead_of_waiting_items_and_are_not_mixed_with_them() -> None:
-    backlog = failed(1, 2)
-    backlog.waiting.extend(items(3))
-    batches = []
-    while len(backlog):
-        batches.append((ids(backlog.begin(take_all)), backlog.is_retry))
-        backlog.end()
-    assert batches == [([1], True), ([2], True), ([3], False)]
-
-
-def test_halves_of_a_half_go_ahead_of_the_other_half() -> None:
-    backlog = failed(1, 2, 3, 4)
-    backlog.begin(take_all)
-    assert backlog.isolate() == []
-    assert parts(backlog) == [[1], [2], [3, 4]]
-
-
-def test_item_that_was_alone_is_at_fault() -> None:
-    backlog = filled(1)
-    backlog.begin(take_all)
-    assert ids(backlog.isolate()) == [1]
-    assert not len(backlog)
-    assert not backlog.is_retry
-
-
 @pytest.mark.parametrize("num_faults", [0, 1, 2, 5, 16])
 def test_all_items_at_fault_are_found_and_the_others_computed(num_faults: int) -> None:
     numbers = [*range(1, 17)]

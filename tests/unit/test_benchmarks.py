@@ -4,11 +4,12 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from benchmarks import contestants, growth, http, options, report, throughput, tree
+from benchmarks import contestants, gpu, growth, http, options, report, throughput, tree
 from benchmarks.contestants import BERGAMOT_SERVERS, chosen
 from benchmarks.environments import MissingError, find_interpreter
 from benchmarks.load import Load, translate_bodies
@@ -304,32 +305,38 @@ def test_step_moves_decoder_weights_and_caches() -> None:
     assert step_bytes(shape, 2) == 2 * (weights + caches)
 
 
-def test_gpu_benchmark_runs_on_a_cpu(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--smoke"]
-    words = ["--rounds", "1", "--shapes", "opus-mt,nllb-600m", "--tokens", "4"]
-    done = subprocess.run(
-        [*command, *words, "--results", str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+RunGpu = Callable[..., str]
+
+
+@pytest.fixture
+def run_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> RunGpu:
+    """Runs the benchmark of a GPU on the CPU, and returns what it prints."""
+
+    def run(*words: str) -> str:
+        options = ["--device", "cpu", "--smoke", "--rounds", "1", "--results", str(tmp_path)]
+        monkeypatch.setattr(sys, "argv", ["gpu", *options, *words])
+        gpu.main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_gpu_benchmark_runs_on_a_cpu(run_gpu: RunGpu, tmp_path: Path) -> None:
+    printed = run_gpu("--shapes", "opus-mt,nllb-600m", "--tokens", "4")
     result = report.load(tmp_path / "generate.json")
     contestants = {(s.case, s.contestant) for s in result.samples}
     cases = ("opus-mt, 2 rows", "nllb-600m, 2 rows")
     assert contestants == {(case, name) for case in cases for name in ("regard", "transformers")}
     assert all(sample.figures["kernels_per_step"] > 0 for sample in result.samples)
-    assert "| opus-mt, 2 rows | **regard** |" in done.stdout
+    assert "| opus-mt, 2 rows | **regard** |" in printed
 
 
-def test_gpu_benchmark_of_embeddings_runs_on_a_cpu(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--smoke"]
-    done = subprocess.run(
-        [*command, "--embeddings", "--rounds", "1", "--results", str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+def test_gpu_benchmark_of_embeddings_runs_on_a_cpu(run_gpu: RunGpu, tmp_path: Path) -> None:
+    assert "| **regard** |" in run_gpu("--embeddings")
     result = report.load(tmp_path / "gpu_embedding.json")
     assert [sample.contestant for sample in result.samples] == ["regard", "transformers-4"]
-    assert "| **regard** |" in done.stdout
 
 
 def test_larger_models_are_compared_with_the_best_batch_size_of_the_peer() -> None:

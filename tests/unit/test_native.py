@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,31 @@ def native_engine(
     return Engine(NativeRunner(model, LIMITS, shortlist, library), LIMITS)
 
 
+Changes = tuple[tuple[str, Any], ...]
+SOURCES, TARGET = tiny_sources(16, longest=36), [7, 3, 60, 0]
+LONG: dict[str, Any] = {"max_length_factor": 1.5}
+BEAMS = [Sequence(i, s, DecodingOptions(4, 4)) for i, s in enumerate(tiny_sources(12))]
+
+
+@cache
+def log_probs_of_pytorch(changes: Changes) -> list[Any]:
+    plain = TorchRunner(int8_model(**dict(changes)), LIMITS)
+    return [forced_log_probs(plain, source, TARGET) for source in SOURCES]
+
+
+@cache
+def targets_of_pytorch(changes: Changes, has_shortlist: bool) -> list[list[int]]:
+    shortlist = tiny_shortlist() if has_shortlist else None
+    runner = TorchRunner(int8_model(**dict(changes)), LIMITS, shortlist)
+    return greedy_ids(Engine(runner, LIMITS), tiny_sources(40))
+
+
+@cache
+def beams_of_pytorch(changes: Changes) -> dict[int, list[Hypothesis]]:
+    runner = TorchRunner(int8_model(**LONG, **dict(changes)), LIMITS, tiny_shortlist(8))
+    return translate(Engine(runner, LIMITS), BEAMS)
+
+
 def test_build_of_other_sources_is_not_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -110,12 +136,11 @@ def test_log_probs_are_those_of_pytorch(
 ) -> None:
     """Float32 sums in another order may round an input to another integer; most sources meet
     no such input, and then all numbers agree."""
-    model = int8_model(**{"activation": activation, "num_heads": heads, **changes})
-    found, plain = NativeRunner(model, LIMITS, None, library), TorchRunner(model, LIMITS)
+    changes = {"activation": activation, "num_heads": heads, **changes}
+    found = NativeRunner(int8_model(**changes), LIMITS, None, library)
     worst = []
-    for source in tiny_sources(16, longest=36):
-        target = [7, 3, 60, 0]
-        a, b = forced_log_probs(found, source, target), forced_log_probs(plain, source, target)
+    for source, b in zip(SOURCES, log_probs_of_pytorch(tuple(changes.items())), strict=True):
+        a = forced_log_probs(found, source, TARGET)
         worst.append(np.abs(np.delete(a, 1, axis=-1) - np.delete(b, 1, axis=-1)).max())
     assert sum(difference < 1e-3 for difference in worst) >= 8, worst
     assert max(worst) < 2.0
@@ -135,10 +160,10 @@ def test_the_unknown_token_is_never_chosen(library: Library) -> None:
 def test_translations_are_those_of_pytorch(
     library: Library, has_shortlist: bool, changes: dict[str, Any]
 ) -> None:
-    model, sources = int8_model(**changes), tiny_sources(40)
     shortlist = tiny_shortlist() if has_shortlist else None
-    wanted = greedy_ids(Engine(TorchRunner(model, LIMITS, shortlist), LIMITS), sources)
-    found = greedy_ids(native_engine(model, library, shortlist), sources)
+    wanted = targets_of_pytorch(tuple(changes.items()), has_shortlist)
+    engine = native_engine(int8_model(**changes), library, shortlist)
+    found = greedy_ids(engine, tiny_sources(40))
     assert sum(a == b for a, b in zip(found, wanted, strict=True)) >= 34
     assert len(set(map(tuple, found))) > 10
 
@@ -146,10 +171,8 @@ def test_translations_are_those_of_pytorch(
 @each_library
 @each_kind
 def test_beams_are_those_of_pytorch(library: Library, changes: dict[str, Any]) -> None:
-    model, shortlist = int8_model(max_length_factor=1.5, **changes), tiny_shortlist(8)
-    sequences = [Sequence(i, s, DecodingOptions(4, 4)) for i, s in enumerate(tiny_sources(12))]
-    wanted = translate(Engine(TorchRunner(model, LIMITS, shortlist), LIMITS), sequences)
-    found = translate(native_engine(model, library, shortlist), sequences)
+    engine = native_engine(int8_model(**LONG, **changes), library, tiny_shortlist(8))
+    wanted, found = beams_of_pytorch(tuple(changes.items())), translate(engine, BEAMS)
     same = [[h.tokens for h in found[i]] == [h.tokens for h in wanted[i]] for i in range(12)]
     assert sum(same) >= 8
 

@@ -1,13 +1,9 @@
 """Attention in a worker: its share beside translations, by a clock that only the test moves."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import torch
 
-from service.items import AttentionItem
-from service.workers.executors import AttentionExecutor
 from service.workers.worker import HOLD_ROWS, REPORT_SECONDS
 from tests.unit.worker_bench import ATTENTION_SLICE_SECONDS, Start, benches, pair
 
@@ -112,54 +108,3 @@ def test_report_has_the_figures_of_the_batch(start: Start) -> None:
     bench.finish()
     (batch,) = bench.batches("en-pt")
     assert (batch.phase, batch.rows, batch.padding_tokens) == ("attention", 2, 0)
-
-
-def test_item_that_cannot_be_computed_fails_alone(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
-    bench = start(0.25)
-    bench.send(pair(1), pair(7, is_wrong=True), pair(2))
-    bench.finish()
-    assert (bench.done, bench.failed) == ([1, 2], [7])
-    assert "attention item 7 cannot be computed" in caplog.text
-    assert bench.total("splits", "en-pt") == 2  # of three items, then of two
-
-
-def test_item_that_runs_out_of_memory_is_reported_as_such(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = start(0.25)
-
-    def fail(_items: list[AttentionItem]) -> None:
-        raise torch.OutOfMemoryError("too much")
-
-    executor = bench.attention.executors["en-pt"]
-    assert isinstance(executor, AttentionExecutor)
-    monkeypatch.setattr(executor, "begin", fail)
-    bench.send(pair(1))
-    bench.loop()
-    (failed,) = [each for report in bench.sent for each in report.failed]
-    assert failed.is_out_of_memory
-    assert bench.total("out_of_memory", "en-pt") == 1
-    assert bench.worker.is_idle
-
-
-def test_batch_that_needs_too_much_memory_is_halved(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = start(0.25)
-    executor = bench.attention.executors["en-pt"]
-    assert isinstance(executor, AttentionExecutor)
-    begin = executor.begin
-
-    def fail_if_large(items: list[AttentionItem]) -> Any:
-        if len(items) > 2:
-            raise torch.OutOfMemoryError("too much")
-        return begin(items)
-
-    monkeypatch.setattr(executor, "begin", fail_if_large)
-    bench.send(*map(pair, range(5)))
-    bench.finish()
-    assert (bench.done, bench.failed) == ([0, 1, 2, 3, 4], [])
-    assert [batch.rows for batch in bench.batches("en-pt")] == [2, 1, 2]
-    assert bench.total("splits", "en-pt") == bench.total("out_of_memory", "en-pt") == 2
