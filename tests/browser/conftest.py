@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,8 @@ from playwright.sync_api import (
 )
 
 from benchmarks.chromium import NAMES, find_chromium, running_chromium
-from service.private_server import running_server
+from service.ipc.processes import module_command
+from service.private_server import running_server, serve_command
 from tests.browser.reader import Reader
 
 LIMIT_MILLISECONDS = 30_000
@@ -114,15 +116,20 @@ def chromium() -> str:
     return found
 
 
+def command(port: int) -> list[str]:
+    served = len(module_command("service"))
+    return [*module_command("tests.browser.server"), *serve_command(port)[served:]]
+
+
 @pytest.fixture(scope="session")
 def address(chromium: str) -> Iterator[str]:
-    with running_server(os.environ.get("REGARD_BROWSER_SERVER")) as found:
+    with running_server(os.environ.get("REGARD_BROWSER_SERVER"), command) as found:
         yield found.rstrip("/")
 
 
 @pytest.fixture(scope="package")
 def browser(chromium: str, address: str) -> Iterator[Browser]:
-    """One for the tests of this folder; each has a profile of its own.
+    """One for the tests of this folder.
 
     While Playwright runs, this thread has an event loop, and other tests need one of their own.
     The server therefore starts before the browser, and the browser ends with the folder.
@@ -172,31 +179,76 @@ REMEMBER = """(remembered) => {
 }"""
 
 
+@dataclass(frozen=True)
+class Profiles:
+    """Contexts for many tests, by their options. A new context loads all files of the page again.
+
+    Attributes:
+        opened: The contexts by their options and remembered choices, as JSON.
+    """
+
+    browser: Browser
+    address: str
+    opened: dict[str, BrowserContext] = field(default_factory=dict)
+
+    def context(self, options: dict[str, Any], remembered: dict[str, str]) -> BrowserContext:
+        key = json.dumps([options, remembered])
+        if key not in self.opened:
+            usual: dict[str, Any] = {
+                "base_url": self.address,
+                "viewport": {"width": 1280, "height": 900},
+                "locale": "en-GB",
+            }
+            context = self.browser.new_context(**usual | options)
+            context.set_default_timeout(LIMIT_MILLISECONDS)
+            context.grant_permissions(["clipboard-read", "clipboard-write"], origin=self.address)
+            context.add_init_script(f"({REMEMBER})({json.dumps(remembered)})")
+            self.opened[key] = context
+        return self.opened[key]
+
+    @contextmanager
+    def watched(self, context: BrowserContext, watch: Watch) -> Iterator[Page]:
+        """Yields a new page, in which the choices of other tests are forgotten."""
+        context.on("request", watch.see)
+        page = context.new_page()
+        storage = {"origin": self.address, "storageTypes": "local_storage"}
+        context.new_cdp_session(page).send("Storage.clearDataForOrigin", storage)
+        page.on("console", watch.hear)
+        page.on("pageerror", lambda error: watch.faults.append(str(error)))
+        yield page
+        page.close()
+        context.remove_listener("request", watch.see)
+        watch.check()
+
+    def close(self) -> None:
+        for context in self.opened.values():
+            context.close()
+        self.opened.clear()
+
+
+@pytest.fixture(scope="package")
+def profiles(browser: Browser, address: str) -> Profiles:
+    return Profiles(browser, address)
+
+
 @pytest.fixture
 def context(
-    browser: Browser,
-    address: str,
-    watch: Watch,
-    options: dict[str, Any],
-    remembered: dict[str, str],
-) -> Iterator[BrowserContext]:
-    usual = {"base_url": address, "viewport": {"width": 1280, "height": 900}, "locale": "en-GB"}
-    context = browser.new_context(**usual | options)
-    context.set_default_timeout(LIMIT_MILLISECONDS)
-    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
-    context.on("request", watch.see)
-    context.add_init_script(f"({REMEMBER})({json.dumps(remembered)})")
-    yield context
-    context.close()
+    profiles: Profiles, options: dict[str, Any], remembered: dict[str, str]
+) -> BrowserContext:
+    return profiles.context(options, remembered)
 
 
 @pytest.fixture
-def page(context: BrowserContext, watch: Watch) -> Iterator[Page]:
-    page = context.new_page()
-    page.on("console", watch.hear)
-    page.on("pageerror", lambda error: watch.faults.append(str(error)))
-    yield page
-    watch.check()
+def page(profiles: Profiles, context: BrowserContext, watch: Watch) -> Iterator[Page]:
+    with profiles.watched(context, watch) as page:
+        yield page
+
+
+@pytest.fixture
+def _own_profile(profiles: Profiles) -> Iterator[None]:
+    """Lets no other test get the context, whose clock or network this test changes."""
+    yield
+    profiles.close()
 
 
 @pytest.fixture

@@ -32,46 +32,40 @@ def _expected(watch: Watch) -> None:
     watch.allow("Failed to load resource")
 
 
-@pytest.mark.parametrize(
-    ("status", "error_type", "message", "title", "detail"),
-    [
-        (413, "too_large", "Invalid request: text (9) exceeds limit (5). Send less.",
-         "That is too much at once.", "Text (9) exceeds limit (5). Send less."),
-        (413, "too_large", "Invalid request: text (9) exceeds limit (5): raise REGARD_MAX_X.",
-         "That is too much at once.", "Text (9) exceeds limit (5)"),
-        (504, "deadline_exceeded", "not done in 60 s", "That took too long.", "A shorter text"),
-        (500, "internal", "the server failed; the log has this request's id",
-         "The server failed.", "The error has been logged, without your text."),
-        (400, "unsupported_language", "zz is not supported; supported: en, pt",
-         "That language is not served.", "Zz is not supported; supported: en, pt."),
-        (400, "invalid_request", "Invalid request: q is wrong",
-         "The server cannot do that.", "Q is wrong."),
-    ],
-)  # fmt: skip
-def test_refusal_is_told_in_words(
-    reader: Reader,
-    page: Page,
-    api: Api,
-    status: int,
-    error_type: str,
-    message: str,
-    title: str,
-    detail: str,
-) -> None:
-    page.route("**/translate", refusing(status, error_type, message))
-    reader.open().field.fill(POOL)
+REFUSALS = [
+    (413, "too_large", "Invalid request: text (9) exceeds limit (5). Send less.",
+     "That is too much at once.", "Text (9) exceeds limit (5). Send less."),
+    (413, "too_large", "Invalid request: text (9) exceeds limit (5): raise REGARD_MAX_X.",
+     "That is too much at once.", "Text (9) exceeds limit (5)"),
+    (504, "deadline_exceeded", "not done in 60 s", "That took too long.", "A shorter text"),
+    (500, "internal", "the server failed; the log has this request's id",
+     "The server failed.", "The error has been logged, without your text."),
+    (400, "unsupported_language", "zz is not supported; supported: en, pt",
+     "That language is not served.", "Zz is not supported; supported: en, pt."),
+    (400, "invalid_request", "Invalid request: q is wrong",
+     "The server cannot do that.", "Q is wrong."),
+]  # fmt: skip
+
+
+def test_refusal_is_told_in_words(reader: Reader, page: Page, api: Api) -> None:
+    reader.open()
     alert = reader.notice().get_by_role("alert")
-    expect(alert).to_contain_text(title)
-    expect(alert).to_contain_text(detail)
-    expect(reader.notice()).to_contain_text("Reference 5f2c6f0e8d7b4a53")
-    assert "{" not in (page.locator("main").inner_text())
-    expect(alert).not_to_contain_text("REGARD_")
-    page.unroute("**/translate")
-    reader.notice().get_by_role("button", name="Try again").click()
-    expect(reader.output).to_have_text(api.translate(POOL, "auto")["translatedText"])
-    expect(reader.notice()).to_be_hidden()
+    texts = [POOL, KIDS] * 3
+    for text, (status, error_type, message, title, detail) in zip(texts, REFUSALS, strict=True):
+        page.route("**/translate", refusing(status, error_type, message))
+        reader.field.fill(text)
+        expect(alert).to_contain_text(title)
+        expect(alert).to_contain_text(detail)
+        expect(reader.notice()).to_contain_text("Reference 5f2c6f0e8d7b4a53")
+        assert "{" not in (page.locator("main").inner_text())
+        expect(alert).not_to_contain_text("REGARD_")
+        page.unroute("**/translate")
+        reader.notice().get_by_role("button", name="Try again").click()
+        expect(reader.output).to_have_text(api.translate(text, "auto")["translatedText"])
+        expect(reader.notice()).to_be_hidden()
 
 
+@pytest.mark.usefixtures("_own_profile")
 @pytest.mark.parametrize(
     ("status", "error_type", "message", "title"),
     [
@@ -103,6 +97,7 @@ def test_waiting_can_be_cut_short(reader: Reader, page: Page, api: Api) -> None:
     expect(reader.output).to_have_text(api.translate(POOL)["translatedText"])
 
 
+@pytest.mark.usefixtures("_own_profile")
 def test_lost_network_keeps_the_text_and_comes_back(
     reader: Reader, context: BrowserContext, api: Api
 ) -> None:

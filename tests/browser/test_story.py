@@ -2,13 +2,14 @@
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import Api
+from tests.browser.conftest import Api, Profiles, Watch
 from tests.browser.reader import KIDS, PHONE, POOL, Reader, box_of, number, percent
 
 pytestmark = pytest.mark.browser
@@ -84,9 +85,19 @@ def steps_of(api: Api, **fields: Any) -> Any:
     return api.post("/attention/steps", **asked, include=include, **fields)
 
 
+CALM: dict[str, Any] = {"reduced_motion": "reduce"}
+
+
 @pytest.fixture
 def options() -> dict[str, Any]:
-    return {"reduced_motion": "reduce"}
+    return CALM
+
+
+@pytest.fixture(scope="module")
+def story(profiles: Profiles, address: str) -> Iterator[Page]:
+    """The story with all steps, for tests that only read it."""
+    with profiles.watched(profiles.context(CALM, {}), Watch(address)) as page:
+        yield opened(Reader(page))
 
 
 def test_story_goes_from_start_to_end_by_keyboard(reader: Reader, page: Page) -> None:
@@ -318,101 +329,93 @@ def sentence(api: Api) -> Any:
 
 
 def test_numbers_of_tokens_and_vectors_are_the_servers(
-    reader: Reader, page: Page, api: Api, sentence: Any
+    story: Page, api: Api, sentence: Any
 ) -> None:
-    opened(reader)
     ids = [str(i) for i in sentence["source"]["ids"]]
-    expect(chapter(page, "tokens").locator(".chip small")).to_have_text(ids)
+    expect(chapter(story, "tokens").locator(".chip small")).to_have_text(ids)
     reply = steps_of(api, layer=LAYER, head=HEAD)
     block, own = reply["block"], reply["vectors"]
     embedding = block["embedding"]
-    assert_vectors(page, "position", [embedding[n] for n in ("token", "position", "sum")])
-    assert_vectors(page, "roles", [block["input"], own["q"], own["k"][THEY], own["v"][THEY]])
-    assert_vectors(page, "concat", [reply["output"]["concatenated"], block["attention"]])
-    assert_vectors(page, "norm", [block[n] for n in ("input", "attention", "attended")])
-    assert_vectors(page, "forward", [block[n] for n in ("attended", "feed_forward", "output")])
-    expect(chapter(page, "concat")).to_contain_text("8 × 32 = 256 numbers")
+    assert_vectors(story, "position", [embedding[n] for n in ("token", "position", "sum")])
+    assert_vectors(story, "roles", [block["input"], own["q"], own["k"][THEY], own["v"][THEY]])
+    assert_vectors(story, "concat", [reply["output"]["concatenated"], block["attention"]])
+    assert_vectors(story, "norm", [block[n] for n in ("input", "attention", "attended")])
+    assert_vectors(story, "forward", [block[n] for n in ("attended", "feed_forward", "output")])
+    expect(chapter(story, "concat")).to_contain_text("8 × 32 = 256 numbers")
 
 
-def test_numbers_of_the_head_are_the_servers(reader: Reader, page: Page, api: Api) -> None:
-    opened(reader)
+def test_numbers_of_the_head_are_the_servers(story: Page, api: Api) -> None:
     reply = steps_of(api, layer=LAYER, head=HEAD)
     rows = reply["rows"]
     scores = [decimal(row["score"]) for row in rows]
     scaled = [decimal(row["scaled"]) for row in rows]
     weights = [percent(row["weight"]) for row in rows]
-    assert column(page, "scores", 1) == scores
-    assert column(page, "scale", 1) == scores
-    assert column(page, "scale", 2) == scaled
-    assert column(page, "softmax", 1) == scaled
-    assert column(page, "softmax", 2) == weights
-    assert column(page, "values", 1) == weights
+    assert column(story, "scores", 1) == scores
+    assert column(story, "scale", 1) == scores
+    assert column(story, "scale", 2) == scaled
+    assert column(story, "softmax", 1) == scaled
+    assert column(story, "softmax", 2) == weights
+    assert column(story, "values", 1) == weights
     firsts = ["".join(decimal(value) for value in row["value"][:3]) for row in rows]
-    assert column(page, "values", 2) == firsts
+    assert column(story, "values", 2) == firsts
     top = sorted(rows, key=lambda row: -row["weight"])
     rest = np.sum([row["value"] for row in top[3:]], axis=0).tolist()
     parts = [row["value"] for row in top[:3]]
-    assert_vectors(page, "sum", [*parts, rest, reply["z"]])
+    assert_vectors(story, "sum", [*parts, rest, reply["z"]])
     q, k = reply["vectors"]["q"], reply["vectors"]["k"][top[0]["key"]]
     products = " + ".join(f"{decimal(a)} × {decimal(b)}" for a, b in zip(q[:3], k[:3], strict=True))
-    expect(chapter(page, "scores")).to_contain_text(f"{products} + … = {decimal(top[0]['score'])}")
+    expect(chapter(story, "scores")).to_contain_text(f"{products} + … = {decimal(top[0]['score'])}")
 
 
-def test_mask_and_scale_compare_the_same_scores(reader: Reader, page: Page, api: Api) -> None:
-    opened(reader)
+def test_mask_and_scale_compare_the_same_scores(story: Page, api: Api) -> None:
     rows = steps_of(api, layer=LAYER, head=HEAD)["rows"]
     hidden = ["−∞" if row["key"] > THEY else decimal(row["scaled"]) for row in rows]
-    assert column(page, "mask", 2) == hidden
+    assert column(story, "mask", 2) == hidden
     scores = np.array([row["score"] for row in rows])
     raw = np.exp(scores - scores.max())
     share = percent(max(row["weight"] for row in rows))
     raw_share = percent(float(raw.max() / raw.sum()))
     for name in ("scale", "softmax"):
-        expect(chapter(page, name)).to_contain_text(f"“kids” gets {share}.")
-        expect(chapter(page, name)).to_contain_text(f"it would get {raw_share}.")
-    expect(chapter(page, "softmax").locator("tfoot td.share")).to_have_text("100 %")
+        expect(chapter(story, name)).to_contain_text(f"“kids” gets {share}.")
+        expect(chapter(story, name)).to_contain_text(f"it would get {raw_share}.")
+    expect(chapter(story, "softmax").locator("tfoot td.share")).to_have_text("100 %")
 
 
-def test_numbers_of_all_layers_are_the_servers(reader: Reader, page: Page, sentence: Any) -> None:
-    opened(reader)
+def test_numbers_of_all_layers_are_the_servers(story: Page, sentence: Any) -> None:
     encoder = np.array(sentence["attentions"][0]["data"])
     heads = encoder[LAYER, :, THEY]
-    assert column(page, "heads", 2) == [percent(row.max()) for row in heads]
+    assert column(story, "heads", 2) == [percent(row.max()) for row in heads]
     means = encoder[:, :, THEY].mean(axis=1)
-    assert column(page, "encoder", 2) == [percent(row.max()) for row in means]
+    assert column(story, "encoder", 2) == [percent(row.max()) for row in means]
     tokens = [t.replace("</s>", "⟨end⟩") for t in sentence["source"]["tokens"]]
-    assert column(page, "heads", 1) == [tokens[row.argmax()] for row in heads]
-    assert column(page, "encoder", 1) == [tokens[row.argmax()] for row in means]
+    assert column(story, "heads", 1) == [tokens[row.argmax()] for row in heads]
+    assert column(story, "encoder", 1) == [tokens[row.argmax()] for row in means]
 
 
-def test_numbers_of_the_decoder_are_the_servers(reader: Reader, page: Page, sentence: Any) -> None:
-    opened(reader)
+def test_numbers_of_the_decoder_are_the_servers(story: Page, sentence: Any) -> None:
     place = sentence["target"]["tokens"].index("▁eles")
     cross = np.array(sentence["attentions"][1]["data"])[-1, :, place]
     row = cross[cross[:, THEY].argmax()]
-    assert column(page, "decoder", 1) == [percent(share) for share in row]
-    expect(chapter(page, "decoder").locator(".chip.here")).to_have_text("▁eles")
+    assert column(story, "decoder", 1) == [percent(share) for share in row]
+    expect(chapter(story, "decoder").locator(".chip.here")).to_have_text("▁eles")
     likeliest = sentence["probabilities"]["likeliest"]
-    assert column(page, "words", 0) == likeliest["tokens"][place]
+    assert column(story, "words", 0) == likeliest["tokens"][place]
     probabilities = [percent(math.exp(log)) for log in likeliest["log_probs"][place]]
-    assert column(page, "words", 1) == probabilities
-    expect(chapter(page, "words")).to_contain_text(f"took “eles”, with {probabilities[0]}")
-    expect(chapter(page, "words").locator("details")).to_contain_text(
+    assert column(story, "words", 1) == probabilities
+    expect(chapter(story, "words")).to_contain_text(f"took “eles”, with {probabilities[0]}")
+    expect(chapter(story, "words").locator("details")).to_contain_text(
         f"wrote “eles”, one of its heads gave {percent(row.max())} to “they”."
     )
 
 
-def test_wrong_sense_of_a_word_is_explained_with_the_servers_numbers(
-    reader: Reader, page: Page, api: Api
-) -> None:
-    opened(reader)
-    shown = chapter(page, "pool")
+def test_wrong_sense_of_a_word_is_explained_with_the_servers_numbers(story: Page, api: Api) -> None:
+    shown = chapter(story, "pool")
     expect(shown.get_by_role("heading")).to_have_text("Why “piscina”?")
     whole = api.attention(POOL, kinds=["encoder"], layers="all", reduce="none", level="word")
     item = api.attention(POOL, probabilities={"top_k": 4})
     likeliest = item["probabilities"]["likeliest"]
-    assert column(page, "pool", 0) == likeliest["tokens"][0]
-    assert column(page, "pool", 1) == [percent(math.exp(x)) for x in likeliest["log_probs"][0]]
+    assert column(story, "pool", 0) == likeliest["tokens"][0]
+    assert column(story, "pool", 1) == [percent(math.exp(x)) for x in likeliest["log_probs"][0]]
     most = np.array(whole["attentions"][0]["data"])[:, :, 0, 2].max()
     expect(shown).to_contain_text(f"gives {percent(float(most))} from “pool” to “badminton”")
     other = api.attention(POOL, target_text="bilhar bate badminton", probabilities={})

@@ -23,6 +23,7 @@ def test_text_is_translated_as_it_is_typed(reader: Reader, api: Api) -> None:
     expect(reader.output).to_have_text(whole)
 
 
+@pytest.mark.usefixtures("_own_profile")
 def test_typing_is_not_answered_letter_by_letter(reader: Reader, page: Page) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -62,6 +63,7 @@ def test_superseded_request_is_aborted(reader: Reader, page: Page, api: Api) -> 
     expect(reader.notice()).to_be_hidden()
 
 
+@pytest.mark.usefixtures("_own_profile")
 def test_control_enter_translates_at_once(reader: Reader, page: Page) -> None:
     page.clock.install()
     reader.open()
