@@ -1,13 +1,16 @@
 """Tokenizers of every kind that embedding models have, trained on a few lines, and long texts."""
 
 import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
+from model.tokenization.tokenizer import Span
+from service.text.protection import UnknownSpans
 from tests.tiny_text import tokenizer
 
 SPECIAL = ["<s>", "</s>", "<unk>", "<mask>"]
@@ -99,3 +102,13 @@ def shuffled(units: list[str], num_chars: int) -> str:
     """Joins units in a random order, which is the same for equal units."""
     chosen = random.Random("".join(units))
     return "".join(chosen.choices(units, k=num_chars // min(map(len, units)) + 1))[:num_chars]
+
+
+def unknown_characters(characters: str) -> UnknownSpans:
+    """Returns a function that finds these characters, as if no vocabulary had them."""
+    pattern = re.compile(f"[{re.escape(characters)}]") if characters else re.compile(r"(?!)")
+
+    def unknown(text: str) -> Sequence[Span]:
+        return [found.span() for found in pattern.finditer(text)]
+
+    return unknown

@@ -1,5 +1,6 @@
 """Converts text to token ids and back with SentencePiece, and finds the span of each token."""
 
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
@@ -17,6 +18,12 @@ WORD_START = "\u2581"
 
 END = sys.maxunicode + 1
 """Id at the end of a text of characters; no character has this id."""
+
+_WORD = re.compile(r"\S+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+UNKNOWN = "\U0010fffd"
+"""A private-use character, which no vocabulary has."""
 
 Span = tuple[int, int]
 """Half-open range of code points: [start, end)."""
@@ -63,8 +70,9 @@ class Tokenizer:
     Attributes:
         hidden_ids: Ids that are left out of decoded text.
         prefix: Ids in front of the pieces of every text, such as the token of a language.
-        known_characters: Characters of the vocabulary that `unknown_in` has met so far.
-        unknown_characters: Characters that `unknown_in` has met and the vocabulary does not have.
+        known_characters: Characters that `unknown_spans` has met and the vocabulary has.
+        unknown_characters: Characters that `unknown_spans` has met and the vocabulary does not
+            have, or not in all places of a word.
     """
 
     def __init__(self, path: Path) -> None:
@@ -100,16 +108,38 @@ class Tokenizer:
         ids = self._ids(text)
         return [*self.prefix, *ids] if ids and self.prefix else ids
 
-    def unknown_in(self, text: str) -> set[str]:
-        """Returns the characters of a text that the vocabulary does not have."""
+    def unknown_spans(self, text: str) -> list[Span]:
+        """Returns the spans of the characters that the model would read as unknown tokens.
+
+        A character without a piece of its own is not unknown in a word that is one piece.
+        """
         if self.known_characters.issuperset(text):  # this is faster than making a set
-            return set()
+            return []
         characters = set(text) - self.known_characters
         for character in characters - self.unknown_characters:
-            is_surrogate = "\ud800" <= character <= "\udfff"
-            is_unknown = is_surrogate or self.unk_id in self.encode(character)
+            is_unknown = self._is_unknown(character)
             (self.unknown_characters if is_unknown else self.known_characters).add(character)
-        return characters & self.unknown_characters
+        unknown = characters & self.unknown_characters
+        words = _WORD.finditer(text) if unknown else ()
+        return [
+            (word.start() + first, word.start() + last)
+            for word in words
+            if not unknown.isdisjoint(word[0])
+            for first, last in self._unknown_in_word(word[0])
+        ]
+
+    def _is_unknown(self, character: str) -> bool:
+        if character.isspace():
+            return False
+        # A vocabulary may have a character at the start of a word alone.
+        inside = f"{character} {character}{character}"
+        return bool(_SURROGATE.match(character)) or self.unk_id in self.encode(inside)
+
+    def _unknown_in_word(self, word: str) -> list[Span]:
+        encoding = self.encode_with_offsets(_SURROGATE.sub(UNKNOWN, word))
+        tokens = zip(encoding.ids, share(encoding.pieces, encoding.offsets), strict=True)
+        spans = dict.fromkeys(span for token, span in tokens if token == self.unk_id)
+        return [(first, last) for first, last in spans if first < last]
 
     def encode_with_offsets(self, text: str) -> Encoding:
         found = self._segment(text)
@@ -286,8 +316,8 @@ class CharacterTokenizer(Tokenizer):
     def encode(self, text: str) -> list[int]:
         return [] if text.isspace() else list(map(ord, text))
 
-    def unknown_in(self, text: str) -> set[str]:
-        return set()
+    def unknown_spans(self, text: str) -> list[Span]:
+        return []
 
     def encode_with_offsets(self, text: str) -> Encoding:
         ids = self.encode(text)

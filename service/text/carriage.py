@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import NamedTuple
 
+from service.text.letters import Span
 from service.text.protection import MARKER, ProtectedText
 from service.text.segmentation import Segments
 
@@ -64,6 +65,10 @@ class Carrier:
             return place
         last = self.stand_ins[number - 1]
         return place + last.end - last.start - 1
+
+    def stand_ins_in(self, text: str) -> list[Span]:
+        """Returns the places of the stand-ins in a text that has each of them once."""
+        return [(first, last) for _, first, last in _find(self.variant, len(self.stand_ins), text)]
 
     def behind(self, translation: str, places: Sequence[int]) -> list[int]:
         """Moves each place inside a stand-in of a translation to the end of this stand-in."""

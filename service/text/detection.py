@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import lingua
 
+from service.text.characters import cleaned
 from service.text.language_codes import OTHER_NAMES, base_language
 
 MAX_TEXT_CHARS = 2_000
@@ -121,7 +122,7 @@ class LanguageDetector:
         Returns at most three detections, best first. The list is empty if the text has no letters
         or matches no candidate. A single candidate is returned for every text in its script.
         """
-        sample = text[:MAX_TEXT_CHARS].encode("utf-8", "ignore").decode("utf-8")
+        sample = cleaned(text[:MAX_TEXT_CHARS]).encode("utf-8", "ignore").decode("utf-8")
         candidates, detector = self._candidates
         if detector is None or not any(map(str.isalpha, sample)):
             return []

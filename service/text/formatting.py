@@ -7,7 +7,7 @@ ALL CAPS. The markers of protected spans are private-use characters, which have 
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -80,10 +80,16 @@ _FOLDED_SIGN = re.compile(r"(?<!\w)[Nn]\.?o(?=\s?(\d{1,9}))")  # not the English
 _GENDER = re.compile(r"\s\(\w{1,3}\)$")
 
 
-def formatted(source: str, translation: str, languages: tuple[str, str]) -> str:
+def formatted(
+    source: str, translation: str, languages: tuple[str, str], terms: Collection[str] = ()
+) -> str:
     """Returns a translation with the case and the final punctuation of its source sentence.
 
     Markers of tags at the ends of the translation stay there. A missing final mark follows them.
+
+    Args:
+        languages: Codes of source and target.
+        terms: Words of a glossary that keep their capital letters.
     """
     translation = with_ordinals(source, translation.strip())
     first, last = 0, len(translation)
@@ -95,7 +101,7 @@ def formatted(source: str, translation: str, languages: tuple[str, str]) -> str:
     ended = with_ending(source, body)
     is_added = ended.startswith(body) and body[-1:] not in _MARKS
     added = ended[len(body) :] if is_added else ""
-    cased = with_case(source, ended.removesuffix(added), languages)
+    cased = with_case(source, ended.removesuffix(added), languages, terms)
     return head + cased + tail + added
 
 
@@ -150,8 +156,10 @@ def sentence_case(text: str, language: str, is_known: Callable[[str], bool]) -> 
     return _WORD.sub(lambda word: _capitalized(word[0], language), lowered, count=1)
 
 
-def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
-    """Returns a translation with the case of its source. `languages` are source and target."""
+def with_case(
+    source: str, translation: str, languages: tuple[str, str], terms: Collection[str] = ()
+) -> str:
+    """Returns a translation with the case of its source. The arguments are those of `formatted`."""
     target_code = languages[1].partition("-")[0]
     if is_all_caps(source):
         return _upper(translation, target_code)
@@ -162,7 +170,7 @@ def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
     if _begins_with_capital(source) and _begins_with_capital(translation):
         return translation  # as in most sentences
     given, found = _FIRST.search(source), _FIRST.search(translation)
-    if given is None or found is None:
+    if given is None or found is None or found[0] in terms:
         return translation
     word = _like(given[0], found[0], target_code)
     return translation[: found.start()] + word + translation[found.end() :]

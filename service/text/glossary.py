@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.errors import SHOWN_CHARS, InvalidRequestError
+from service.text.characters import cleaned
 from service.text.letters import UNSPACED, has_words, words_start
 
 EntriesFormat = Literal["tsv", "csv"]
@@ -44,8 +45,6 @@ def read_entries(text: str, entries_format: EntriesFormat) -> dict[str, str]:
             fault = f"the source term {source[:SHOWN_CHARS]} is there twice"
         else:
             fault = _fault(source) or _fault(target)
-        if not fault and not has_words(source):
-            fault = f"{source[:SHOWN_CHARS]} has neither a letter nor a digit"
         if fault:
             raise _invalid(f"line {number}: {fault}")
         entries[source] = target
@@ -86,11 +85,15 @@ def _invalid(reason: str) -> InvalidRequestError:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A source term in a sentence, and its target term with the capitals for this place."""
+    """A source term in a sentence, and its target term with the capitals for this place.
+
+    If `is_exact`, a translation must have the same capitals: the term of the glossary has some.
+    """
 
     start: int
     end: int
     target: str
+    is_exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,8 @@ class Terms:
         self._by_words: dict[tuple[str, ...], list[tuple[list[str], str]]] = {}
         lengths: dict[str, set[int]] = {}
         for source, target in entries.items():
-            words = [token.text for token in _tokens(source)]
-            if words:
+            words = [token.text for token in _tokens(cleaned(source))]
+            if has_words(source):  # the target of `...` is stored, and no sentence gets it
                 folded = _folded(words)
                 self._by_words.setdefault(folded, []).append((words, target))
                 lengths.setdefault(folded[0], set()).add(len(words))
@@ -142,7 +145,7 @@ class Terms:
             for source, target in self._by_words.get(folded[at : at + length], ()):
                 cased = _cased(source, target, [token.text for token in given], start <= first)
                 if cased is not None and _is_whole(sentence, start, end):
-                    return Match(start, end, cased)
+                    return Match(start, end, cased, not target.islower())
         return None
 
 
@@ -151,13 +154,21 @@ def lacking(matches: Sequence[Match], translation: str) -> list[Match]:
 
     A word of the translation counts for one match only. The longest target terms count first.
     """
-    words = _folded(token.text for token in _tokens(translation))
-    targets = [_folded(token.text for token in _tokens(match.target)) for match in matches]
+    spelled = tuple(token.text for token in _tokens(translation))
+    words = _folded(spelled)
+    targets = []
+    for match in matches:
+        term = tuple(token.text for token in _tokens(match.target))
+        targets.append(term if match.is_exact else _folded(term))
     starts: defaultdict[str, list[int]] = defaultdict(list)
-    for place, word in enumerate(words):
-        starts[word].append(place)
+    for place, (word, folded) in enumerate(zip(spelled, words, strict=True)):
+        for each in {word, folded}:
+            starts[each].append(place)
     # Equal targets share an iterator, so each takes places that the ones before have left.
-    places = {target: _places(words, target, starts) for target in targets}
+    places = {
+        target: _places(spelled if match.is_exact else words, target, starts)
+        for match, target in zip(matches, targets, strict=True)
+    }
     is_free = [True] * len(words)
     missing = []
     for index in sorted(range(len(targets)), key=lambda index: -len(targets[index])):

@@ -6,14 +6,22 @@ inside a sentence. A marker is one private-use character.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from html import escape
 from typing import Self
 
 from service.errors import InvalidRequestError
-from service.text.protection import MARKER, MAX_SPANS, Marking, ProtectedText
+from service.text.characters import cleaned
+from service.text.protection import (
+    MARKER,
+    MAX_SPANS,
+    Marking,
+    ProtectedText,
+    UnknownSpans,
+    all_known,
+)
 
 # Line break that is put before and after the tag of a block. HTML and XML do not allow this
 # character, so no text contains it already.
@@ -162,11 +170,8 @@ def _end_of_index(tokens: Sequence[Token], end: int) -> tuple[int, str]:
     return end, found[0] if found else ""
 
 
-def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupText:
-    """Puts a marker in place of each tag and each protected span of a text.
-
-    `unknown` are the characters of the text that the model's vocabulary does not have.
-    """
+def protect_markup(tokens: Sequence[Token], unknown: UnknownSpans = all_known) -> MarkupText:
+    """Puts a marker in place of each tag and each protected span of a text."""
     tokens = join_indices(tokens)
     marking = Marking(unknown)
     parts: list[str] = []
@@ -178,9 +183,10 @@ def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupT
         )
     for index, token in enumerate(tokens):
         if token.kind is Kind.TEXT:
+            text = cleaned(token.source)
             first = len(marking.spans)
             marking.limit = MAX_SPANS - left  # This leaves a marker for each tag that follows.
-            parts.append(marking.protect(_in_one_line(token.source, tokens, index)))
+            parts.append(marking.protect(_in_one_line(text, tokens, index)))
             marking.spans[first:] = [escape(span, quote=False) for span in marking.spans[first:]]
             continue
         left -= 1

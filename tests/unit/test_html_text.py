@@ -13,6 +13,7 @@ from service.text.html_text import MAX_ATTRIBUTES, plain_text, read_html, unesca
 from service.text.markup import BREAK, protect_markup
 from service.text.protection import MARKER
 from service.text.segmentation import split_sentences
+from tests.text_tokenizers import unknown_characters
 
 SAME = [
     "",
@@ -37,7 +38,7 @@ SAME = [
 
 def restored(text: str, unknown: str = "") -> str:
     """Returns a text that a model has not changed."""
-    found = protect_markup(read_html(text), set(unknown))
+    found = protect_markup(read_html(text), unknown_characters(unknown))
     return found.restore(found.text)
 
 
@@ -65,7 +66,7 @@ INDICES = {
 
 @pytest.mark.parametrize("text", INDICES)
 def test_index_and_its_base_are_one_span(text: str) -> None:
-    found = protect_markup(read_html(text), set())
+    found = protect_markup(read_html(text))
     assert found.restore(found.text) == text
     spans = [found.span(marker) for marker in MARKER.findall(found.text)]
     assert [each for each in spans if each[-1:] != ">" or "</" in each[1:]] == INDICES[text]
@@ -98,9 +99,7 @@ def test_doctype_without_a_space_begins_a_document() -> None:
 
 
 def test_blocks_end_sentences_and_line_breaks_do_not() -> None:
-    found = protect_markup(
-        read_html("<p>The big\ncat <b>sat</b>\nhere</p><div>The end</div>"), set()
-    )
+    found = protect_markup(read_html("<p>The big\ncat <b>sat</b>\nhere</p><div>The end</div>"))
     sentences = [MARKER.sub("", each) for each in split_sentences(found.text, "en").sentences]
     assert sentences == ["The big cat sat here", "The end"]
 
@@ -159,7 +158,7 @@ def test_reference_of_any_length_is_read() -> None:
 def test_long_runs_take_little_time(text: str) -> None:
     """Each of these texts took minutes, or would with time that grows with the square."""
     begin = time.process_time()
-    protect_markup(read_html(text), set())
+    protect_markup(read_html(text))
     assert time.process_time() - begin < 20
 
 

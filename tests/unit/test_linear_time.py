@@ -28,6 +28,7 @@ from service.tasks.translation.guards import Reading, rejecting
 from service.tasks.translation.sentences import Sentence, TranslatedText
 from service.text import html_text, language_codes, xml_text
 from service.text.carriage import VARIANTS, carry, split_at_markers, trim
+from service.text.characters import cleaned, origins
 from service.text.chunking import chunk_sentences
 from service.text.detection import unserved_language
 from service.text.formatting import (
@@ -39,13 +40,13 @@ from service.text.formatting import (
     with_ending,
 )
 from service.text.glossary import Terms, lacking, read_entries, write_tsv
-from service.text.html_text import unescaped
 from service.text.letters import has_letters, has_words
 from service.text.markup import MarkupText, protect_markup
 from service.text.protection import protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
 from service.text.tags import WordAttention, distribute, insert, lift, place_tags
 from service.text.xml_text import XmlRules
+from tests.text_tokenizers import unknown_characters
 
 LIMIT = 127
 RULES = XmlRules()
@@ -76,7 +77,7 @@ NOT_CALLED = {"base_language", "is_untranslated"}
 
 
 def carried(text: str, _: Tokenizer) -> None:
-    marked = protect(text, set()).text
+    marked = protect(text).text
     for variant in range(len(VARIANTS)):
         if carrier := carry(marked, variant, len(marked)):
             carrier.restore(carrier.text)
@@ -87,22 +88,22 @@ def carried(text: str, _: Tokenizer) -> None:
 
 
 def loaded(text: str, tokenizer: Tokenizer) -> None:
-    protected = protect(text, tokenizer.unknown_in(text))
+    protected = protect(text, tokenizer.unknown_spans)
     segments = trim(one_sentence(protected.text), protected)
     chunked = chunk_sentences(segments, tokenizer, LIMIT)
     whole = TranslatedText((DIRECTION,), None, ("", ""), protected=protected, max_tokens=LIMIT)
     for source, ids in zip(chunked.segments.sentences, chunked.sources, strict=True):
-        sentence = Sentence(whole, 0, source, ids)
+        sentence = Sentence(whole, 0, source, ids, source)
         sentence.load(0)
         sentence.restored(source)
     protected.restore(protected.text)
 
 
 def with_capitals(text: str, _: Tokenizer) -> None:
-    protected = protect(text * 8, set())
+    protected = protect(text * 8)
     capitals = {"\U0010fffd": "\U0010fffc"}
     whole = TranslatedText((), None, ("", ""), protected=protected, capitals=capitals)
-    Sentence(whole, 0, "", [], in_parts=protected.text).restored("")
+    Sentence(whole, 0, "", [], "", in_parts=protected.text).restored("")
 
 
 def in_markup(markup: MarkupText) -> None:
@@ -123,7 +124,7 @@ def in_markup(markup: MarkupText) -> None:
 
 def in_html(text: str, tokenizer: Tokenizer) -> None:
     tokens = html_text.read_html(f"One {text} two")
-    in_markup(protect_markup(tokens, tokenizer.unknown_in(unescaped(text))))
+    in_markup(protect_markup(tokens, tokenizer.unknown_spans))
     html_text.plain_text(text)
     list(html_text.pieces(text))
 
@@ -131,18 +132,23 @@ def in_html(text: str, tokenizer: Tokenizer) -> None:
 def in_xml(text: str, _: Tokenizer) -> None:
     with suppress(InvalidRequestError):
         tokens = xml_text.read_xml(f"<p>{escape(text)}</p>", RULES)
-        in_markup(protect_markup(tokens, set()))
+        in_markup(protect_markup(tokens))
     with suppress(InvalidRequestError):
         tokens = xml_text.read_xml(f"One {text} two", RULES)
-        in_markup(protect_markup(tokens, set()))
+        in_markup(protect_markup(tokens))
     with suppress(InvalidRequestError):
         xml_text.plain_text(text, RULES)
 
 
 def protected(text: str, _: Tokenizer) -> None:
-    protect(text, set())
-    protect(text, {char for char in text if not char.isalnum()})
-    protect(text, set(text))
+    protect(text)
+    protect(text, unknown_characters("".join({char for char in text if not char.isalnum()})))
+    protect(text, unknown_characters("".join({*text})))
+
+
+def cleaned_text(text: str, _: Tokenizer) -> None:
+    cleaned(text)
+    origins(text)
 
 
 def split(text: str, _: Tokenizer) -> None:
@@ -193,7 +199,7 @@ def guarded(text: str, tokenizer: Tokenizer) -> None:
 
 
 USES: tuple[Callable[[str, Tokenizer], None], ...] = (
-    *(carried, loaded, with_capitals, in_html, in_xml, protected, split),
+    *(carried, loaded, with_capitals, in_html, in_xml, protected, cleaned_text, split),
     *(capitalised, ended, termed, listed, named, guarded),
 )
 
@@ -239,7 +245,7 @@ def test_every_function_of_texts_is_measured(tokenizer: Tokenizer) -> None:
         if event == "call":
             called.add(frame.f_code)
 
-    texts = ("<b>ONE</b> {a} <i>tw</i>o. Not 1 a! (a)", "A. WORD " * 60, "a,b", "a\tb")
+    texts = ("<b>ONE</b> {a} &#65; <i>tw</i>o. Not 1 a! (a)", "A. WORD " * 60, "a,b", "a\tb")
     sys.setprofile(note)
     try:
         for use in USES:

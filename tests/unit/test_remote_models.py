@@ -119,7 +119,7 @@ def test_every_text_comes_back(text: str) -> None:
     ids = tokenizer.encode(text)
     assert tokenizer.decode([*ids, tokenizer.eos_id]) == text
     assert tokenizer.encode_with_offsets(text).ids == ids
-    assert not tokenizer.unknown_in(text)
+    assert not tokenizer.unknown_spans(text)
     assert all(0 <= each < tokenizer.vocab_size for each in ids)
 
 

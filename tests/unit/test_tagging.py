@@ -52,7 +52,7 @@ def catalog() -> Catalog:
 
 def prepared(text: str, catalog: Catalog) -> TranslatedText:
     request = TranslationRequest(
-        [text], "en", "pt", DecodingOptions(), split_sentences=False, protects=False, is_html=True
+        [text], "en", "pt", DecodingOptions(), split_sentences=False, is_html=True
     )
     return prepare(request, 0, None, catalog, 61)
 

@@ -17,7 +17,7 @@ from service.text.tags import Tag, WordAttention, distribute, insert, lift, plac
 
 
 def split(text: str) -> tuple[MarkupText, Segments, dict[int, list[Tag]]]:
-    words, tags = lift(protect_markup(read_html(text), set()))
+    words, tags = lift(protect_markup(read_html(text)))
     segments, inside = distribute(split_sentences(words.text, "en"), tags)
     return words, segments, inside
 
@@ -71,7 +71,7 @@ PIECES = [*"ab. \n", "<b>", "</b>", "<i>", "</i>", "<p>", "</p>", "<img>", "<!--
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
 def test_every_tag_keeps_its_place_in_the_source(text: str) -> None:
-    markup = protect_markup(read_html(text), set())
+    markup = protect_markup(read_html(text))
     words, segments, inside = split(text)
     assert not any(tag in words.text for tag in markup.tags)
     assert joined(segments, inside) == markup.text
@@ -89,7 +89,7 @@ def translated(source: str, target: str, pairs: Sequence[int]) -> str:
         target: Its translation without tags.
         pairs: Index of the source word of each target word.
     """
-    words, tags = lift(protect_markup(read_html(source), set()))
+    words, tags = lift(protect_markup(read_html(source)))
     segments, inside = distribute(one_sentence(words.text), tags)
     (sentence,) = segments.sentences
     source_words = [match.span() for match in WORD.finditer(sentence)]
@@ -130,7 +130,7 @@ def test_tags_move_with_their_words(case: tuple[str, str, tuple[int, ...]]) -> N
 
 
 def test_tags_that_cross_a_sentence_reach_its_ends() -> None:
-    words, tags = lift(protect_markup(read_html("x <b>one two. Three four</b> five"), set()))
+    words, tags = lift(protect_markup(read_html("x <b>one two. Three four</b> five")))
     first, second = "x one two.", "Three four five"
     start, end = tags
     attention = WordAttention(
@@ -160,14 +160,14 @@ MIXED = ["a ", "b ", "c, ", "D ", "1 ", "<b>", "</b>", "<i>", "</i>", "<img>", "
     st.lists(st.integers(0, 30), max_size=8),
 )
 def test_any_attention_keeps_every_tag_and_every_word(text: str, pairs: list[int]) -> None:
-    words, tags = lift(protect_markup(read_html(text + "end"), set()))
+    words, tags = lift(protect_markup(read_html(text + "end")))
     segments, inside = distribute(one_sentence(words.text), tags)
     count = len(WORD.findall(segments.sentences[0]))
     target = " ".join(f"w{number}" for number in range(len(pairs)))
     found = translated(text + "end", target, [number % count for number in pairs])
     root = html.fragment_fromstring(found, create_parent="div")
     before = html.fragment_fromstring(
-        words.restore(protect_markup(read_html(text), set()).text), create_parent="div"
+        words.restore(protect_markup(read_html(text)).text), create_parent="div"
     )
     assert sorted(str(each.tag) for each in root.iter()) == sorted(
         str(each.tag) for each in before.iter()

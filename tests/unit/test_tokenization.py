@@ -68,6 +68,26 @@ def test_offsets_count_code_points_not_bytes(tokenizer: Tokenizer) -> None:
     assert encoding.offsets[-1] == (3, 8)
 
 
+def test_word_of_one_piece_is_known_without_its_letters(tmp_path: Path) -> None:
+    """Chinese and Japanese vocabularies have such words."""
+    path = tmp_path / "words.spm"
+    path.write_bytes(pieces_model(("Zayat sees the tree",), 60, model_type="word"))
+    tokenizer = Tokenizer(path)
+    assert tokenizer.unk_id in tokenizer.encode("Z")
+    assert tokenizer.unknown_spans("Zayat sees the tree") == []
+    assert tokenizer.unknown_spans("the Zorn sees Zayat") == [(4, 8)]
+    assert tokenizer.unknown_spans("the \ud800 tree") == [(4, 5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("Hello, world", []), ("a €5 and {b}", [(2, 3), (9, 10), (11, 12)])]
+)
+def test_unknown_characters_are_found_in_their_places(
+    tokenizer: Tokenizer, text: str, expected: list[tuple[int, int]]
+) -> None:
+    assert tokenizer.unknown_spans(text) == expected
+
+
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
 @example(text="\ufb01ne \u00bd \u3000 e\u0301\u0323 \u200b\0 \U0001f468\u200d\U0001f469")
 def test_offsets_run_through_any_text_in_order(tokenizer: Tokenizer, text: str) -> None:

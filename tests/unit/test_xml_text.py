@@ -43,7 +43,7 @@ TEXTS = [
 def test_tags_are_as_they_are_written(text: str) -> None:
     joined = "".join(token.source for token in read_xml(text, PLAIN))
     assert joined == text.replace("<![CDATA[", "").replace("]]>", "")
-    protected = protect_markup(read_xml(text, PLAIN), ())
+    protected = protect_markup(read_xml(text, PLAIN))
     assert protected.restore(protected.text) == joined
 
 
@@ -109,14 +109,14 @@ def test_ignored_element_is_one_token() -> None:
 def test_entities_become_characters_and_are_written_again() -> None:
     text = '<p>Tom &amp; &#233;&lt;&gt; "x" <b>&amp;</b></p>'
     assert plain_text(text, PLAIN) == 'Tom & é<> "x"  &'
-    protected = protect_markup(read_xml(text, PLAIN), ())
+    protected = protect_markup(read_xml(text, PLAIN))
     assert protected.restore(protected.text) == text.replace("&#233;", "é")
 
 
 def test_entities_of_a_document_are_not_replaced() -> None:
     bomb = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]><d>One &b; two.</d>'
     assert plain_text(bomb, PLAIN) == "One   two."
-    protected = protect_markup(read_xml(bomb, PLAIN), ())
+    protected = protect_markup(read_xml(bomb, PLAIN))
     assert protected.restore(protected.text) == bomb
 
 

@@ -131,9 +131,6 @@ def resolve(body: TranslateRequest, services: Services, context: HttpContext) ->
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)
-    # Alignment needs the words that the client sent. Protection would replace some of them, such
-    # as URLs, by stand-ins before the translation.
-    protects = not body.return_alignment
     return TranslationRequest(
         texts,
         source,
@@ -141,7 +138,6 @@ def resolve(body: TranslateRequest, services: Services, context: HttpContext) ->
         options,
         body.split_sentences,
         body.return_alignment,
-        protects,
         body.format == "html",
     )
 

@@ -61,9 +61,16 @@ def align(
             token before. The last target token is never an input, and keeps its own row.
     """
     source_words, target_words, merged = between_words(weights, source, target, shift)
-    best = merged.argmax(axis=1) if merged.size else []  # of equal weights, the first
+    return alignment_of(source_words, target_words, merged)
+
+
+def alignment_of(
+    source_words: list[Span], target_words: list[Span], weights: NDArray[np.float32]
+) -> Alignment:
+    """Returns the alignment of words from the attention (T, S) between them."""
+    best = weights.argmax(axis=1) if weights.size else []  # of equal weights, the first
     # The float is made from the shortest decimal of the float32, so JSON shows few digits.
-    pairs = [(int(s), t, float(str(merged[t, s]))) for t, s in enumerate(best)]
+    pairs = [(int(s), t, float(str(weights[t, s]))) for t, s in enumerate(best)]
     return Alignment(source_words, target_words, pairs, " ".join(f"{s}-{t}" for s, t, _ in pairs))
 
 
@@ -103,6 +110,15 @@ def moved(alignment: Alignment, source: int, target: int) -> Alignment:
         source_words=[(start + source, end + source) for start, end in alignment.source_words],
         target_words=[(start + target, end + target) for start, end in alignment.target_words],
     )
+
+
+def in_given(alignment: Alignment, origins: Sequence[Span]) -> Alignment:
+    """Returns an alignment whose source words count code points of the text as it was given.
+
+    `origins` has the span in the given text of each character of the translated text.
+    """
+    words = [(origins[start][0], origins[end - 1][1]) for start, end in alignment.source_words]
+    return replace(alignment, source_words=words)
 
 
 class TokenClass(Enum):

@@ -1,13 +1,13 @@
 """Texts and their sentences, from the preparation to the reply."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from pydantic import Field
 
 from model.sequence import DecodingOptions, Hypothesis
-from model.tokenization.tokenizer import Tokenizer
+from model.tokenization.tokenizer import Span, Tokenizer
 from service.items import Result, TranslationItem
 from service.models.served import Direction
 from service.tasks.alignment.aligner import TranslatedPair
@@ -57,6 +57,8 @@ class TranslatedText:
         num_cut: Number of sentences that were cut into pieces, because they had too many tokens.
         capitals: Maps the marker of a glossary term to the marker of the term with a capital first
             letter. The second marker is used at the start of a translated sentence.
+        origins: Span in the given text of each character of the translated text. It is empty if
+            the two are equal, or if no alignment is requested.
         number: Index of the text in its request.
         index: Index of its first sentence: 0, unless the text is a part of another text.
         text: Best translation, with the separators.
@@ -76,6 +78,7 @@ class TranslatedText:
     max_tokens: int = 0
     num_cut: int = 0
     capitals: dict[str, str] = field(default_factory=dict)
+    origins: Sequence[Span] = ()
     number: int = 0
     index: int = 0
     text: str = ""
@@ -115,6 +118,11 @@ class TranslatedText:
             parts.append(part)
         return parts
 
+    def source_length(self) -> int:
+        """Returns the number of code points of the text, with its separators."""
+        parts = (*self.separators, *(sentence.source for sentence in self.sentences))
+        return sum(len(self.protected.restore(part)) for part in parts)
+
     def assemble(self) -> None:
         """Sets the translations and the scores from the results of all sentences."""
         if not self.route:
@@ -142,12 +150,9 @@ class TranslatedText:
         """
         parts = [self.separators[0]]
         for sentence, separator in zip(self.sentences, self.separators[1:], strict=True):
-            restored = sentence.restored(sentence.decode(rank))
-            if restored is None:
+            if (translation := sentence.translation(rank)) is None:
                 return None
-            if sentence.given is not None:
-                restored = formatted(sentence.given, restored, self.languages)
-            parts += (restored, separator)
+            parts += (translation, separator)
         return self.protected.restore("".join(parts))
 
 
@@ -161,8 +166,9 @@ class Sentence:
         source: The sentence with markers for its protected spans, without its inline tags;
             `terminology` may have replaced terms in it.
         ids: Token ids that the model reads first, EOS included.
-        given: The sentence with its own capitals; None if its translations stay as they are.
+        given: The sentence with its own capitals.
         tags: Inline tags, with their places in `source`.
+        terms: First words of the glossary's terms that keep their capital letters.
         has_spans: Whether the model must read a carrier in place of `source`.
         carrier: Carrier that the model has read last. If `has_spans` is true and there is none, the
             sentence already contains a stand-in, or is too long with stand-ins.
@@ -176,8 +182,9 @@ class Sentence:
     index: int
     source: str
     ids: list[int]
-    given: str | None = None
+    given: str
     tags: Sequence[Tag] = ()
+    terms: Collection[str] = ()
     has_spans: bool = False
     carrier: Carrier | None = None
     carrier_ids: list[int] = field(default_factory=list)
@@ -230,6 +237,11 @@ class Sentence:
         if rank in self.decoded:
             return self.decoded[rank]
         return self.text.tokenizers[1].decode(self.result.value[rank].tokens)
+
+    def translation(self, rank: int) -> str | None:
+        """Returns the final translation with a rank, with markers; None as in `restored`."""
+        restored = self.restored(self.decode(rank))
+        return restored and formatted(self.given, restored, self.text.languages, self.terms)
 
     def restored(self, decoded: str) -> str | None:
         """Returns a translation with markers in place of stand-ins.

@@ -116,6 +116,7 @@ def _termed(sentences: Sequence[Sentence], terms: Terms) -> list[_Termed]:
             if not any(match.start < tag.place < match.end for tag in tags)
         ]
         if found:
+            sentence.terms = {match.target.split()[0] for match in found if match.is_exact}
             termed.append(_Termed(sentence, sentence.source, tags, found))
     return termed
 

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from model.sequence import DecodingOptions
+from model.tokenization.tokenizer import Span
 from service.errors import DeadlineExceededError, InvalidRequestError, too_late
 from service.items import TranslationItem
 from service.metrics.figures import NO_MODEL
@@ -18,7 +19,7 @@ from service.models.catalog import PIVOT, Catalog
 from service.models.served import Direction
 from service.settings import Settings
 from service.tasks.alignment.aligner import PairAligner
-from service.tasks.alignment.alignment import moved
+from service.tasks.alignment.alignment import in_given, moved
 from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
 from service.tasks.detection import DetectionPool
@@ -30,14 +31,14 @@ from service.tasks.translation.sentences import MAX_TAGS, Sentence, TranslatedTe
 from service.tasks.translation.terminology import use_terms
 from service.text import html_text, xml_text
 from service.text.carriage import trim
+from service.text.characters import cleaned, origins
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
 from service.text.formatting import lower_capitals
 from service.text.glossary import Terms
-from service.text.html_text import unescaped
 from service.text.letters import has_letters
 from service.text.markup import protect_markup
-from service.text.protection import MARKER, ProtectedText, protect
+from service.text.protection import MARKER, ProtectedText, merged, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
 from service.text.tags import Tag, distribute, lift
 from service.text.xml_text import XmlRules
@@ -74,14 +75,9 @@ class TranslationRequest:
             sentence, and a text with markup has one sentence for each block.
         is_aligned: Whether the words of each sentence and its translation are aligned. Such a
             request is refused if no single model has the language pair, or if the model is remote.
-            Such a request must not have `protects`, markup or `terms`.
-        protects: Whether protected spans (placeholders, URLs, markup, rare symbols) come back
-            unchanged. If true, the translations also get the case and the final punctuation of
-            the texts.
-        is_html: Whether the texts are HTML. Protected spans of HTML come back unchanged even
-            without `protects`.
-        xml: Meaning of the tags if the texts are XML, else None. Protected spans of XML come back
-            unchanged even without `protects`.
+            Such a request must not have markup or `terms`.
+        is_html: Whether the texts are HTML.
+        xml: Meaning of the tags if the texts are XML, else None.
         split_lines: Whether every line break ends a sentence. Ignored without `split_sentences`.
         is_bulk: Whether the sentences wait in the bulk lane even if they are few. While sentences
             wait in both lanes, the bulk lane gets fewer rows of a batch than the interactive lane.
@@ -95,7 +91,6 @@ class TranslationRequest:
     options: DecodingOptions
     split_sentences: bool = True
     is_aligned: bool = False
-    protects: bool = True
     is_html: bool = False
     xml: XmlRules | None = None
     split_lines: bool = True
@@ -133,6 +128,9 @@ class Translator:
         await self._translate(request, texts, pipeline, context)
         _end(texts, pipeline, context)
         await _join(texts, pipeline, context)
+        if request.is_aligned:
+            for text in texts:
+                _locate(text)
         return texts
 
     async def stream(
@@ -159,9 +157,11 @@ class Translator:
             async for part in translated:
                 starts = starts if part.index else (0, 0)
                 if part.alignments is not None:
+                    length = part.source_length()
                     part.alignments = [moved(each, *starts) for each in part.alignments]
+                    _locate(part)
+                    starts = (starts[0] + length, starts[1] + len(part.text))
                 yield part
-                starts = (starts[0] + total_chars([part]), starts[1] + len(part.text))
         _end(parts, pipeline, context)
 
     async def _begin(
@@ -261,7 +261,7 @@ def prepare(
         source = detected.language if detected.confidence else request.target
     assert source is not None  # the request names it, or it was detected
     route = catalog.route(source, request.target)
-    if not route:
+    if not route or not (request.has_markup or has_letters(text)):
         return TranslatedText(route, detected, (text,), number=number)
     if request.is_aligned and len(route) > 1:
         raise InvalidRequestError(
@@ -277,8 +277,7 @@ def prepare(
     limit = route[0].limit(max_source_tokens) - 1  # without EOS
     chunked = chunk_sentences(segments, tokenizer, limit)
     given = chunked.segments.sentences
-    if request.protects:
-        lower_capitals(chunked, tokenizer, limit, source)
+    lower_capitals(chunked, tokenizer, limit, source)
     segments, inside = distribute(chunked.segments, tags)
     prepared = TranslatedText(
         route,
@@ -291,12 +290,12 @@ def prepare(
         chunked.num_cut,
         number=number,
     )
+    if request.is_aligned and cleaned(text) != text:
+        prepared.origins = origins(text)
     for index, ids in enumerate(chunked.sources):
         ids.append(tokenizer.eos_id)
-        sentence = Sentence(prepared, index, segments.sentences[index], ids)
+        sentence = Sentence(prepared, index, segments.sentences[index], ids, given[index])
         prepared.sentences.append(sentence)
-        if request.protects:
-            sentence.given = given[index]
         if protected.spans:
             sentence.tags = inside.get(index, ())
             has_spans = MARKER.search(sentence.source) or len(sentence.tags) > MAX_TAGS
@@ -306,7 +305,7 @@ def prepare(
 
 
 def _segments(text: str, request: TranslationRequest, source: str) -> Segments:
-    if request.protects and not has_letters(text):
+    if not has_letters(text):
         return Segments((text,), ())
     if request.split_sentences:
         return split_sentences(text, source, request.split_lines)
@@ -321,15 +320,14 @@ def _protect(
     On a route of two models, there is no attention between source and target words, and a remote
     model gives no attention. In these two cases the tags stay in the text as markers.
     """
+    unknown = partial(unknown_to, route)
     if request.has_markup:
         rules = request.xml
         tokens = html_text.read_html(text) if rules is None else xml_text.read_xml(text, rules)
-        markup = protect_markup(tokens, unknown_to(route, unescaped(text)))
+        markup = protect_markup(tokens, unknown)
         can_align = len(route) == 1 and route[0].has_attention
         return lift(markup) if can_align else (markup, [])
-    if request.protects:
-        return protect(text, unknown_to(route, text)), []
-    return ProtectedText(text, ()), []
+    return protect(cleaned(text), unknown), []
 
 
 async def _join(
@@ -346,6 +344,12 @@ async def _join(
         await run_sized(total_chars(texts), pipeline.deadline, assemble)
     finally:
         context.add("detokenize", time.perf_counter() - started)
+
+
+def _locate(text: TranslatedText) -> None:
+    """Converts the alignments of a text to code points of the text as it was given."""
+    if text.origins and text.alignments:
+        text.alignments = [in_given(each, text.origins) for each in text.alignments]
 
 
 async def in_order(
@@ -375,12 +379,12 @@ async def in_order(
         await asyncio.gather(*begun, return_exceptions=True)
 
 
-def unknown_to(route: Sequence[Direction], text: str) -> set[str]:
-    """Returns the characters of a text that at least one source vocabulary does not have."""
-    unknown: set[str] = set()
+def unknown_to(route: Sequence[Direction], text: str) -> list[Span]:
+    """Returns the spans of a text that are unknown to at least one source vocabulary."""
+    spans: list[Span] = []
     for each in route:
-        unknown |= each.vocabularies.source.unknown_in(text)
-    return unknown
+        spans += each.vocabularies.source.unknown_spans(text)
+    return spans if len(route) == 1 else merged(sorted(spans))
 
 
 def no_attention(name: str) -> InvalidRequestError:
