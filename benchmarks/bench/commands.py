@@ -1,7 +1,7 @@
 """The command `regard bench`, which measures a server over HTTP.
 
-Its subcommands are quality, consistency, load, attention, mixed, bulk, overload, alignment
-and detachment.
+Its subcommands are quality, consistency, fidelity, load, attention, mixed, bulk, overload,
+alignment and detachment.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from benchmarks.bench import tables
 from benchmarks.bench.beside import run_attention, run_bulk
 from benchmarks.bench.client import Address, BenchError
 from benchmarks.bench.correctness import Scorer, run_alignment, run_consistency, run_detachment
+from benchmarks.bench.fidelity import run_fidelity
 from benchmarks.bench.load import parse_clients, run_load, with_ratios
 from benchmarks.bench.mixed import Clients, Interval, num_rounds, run_mixed
 from benchmarks.bench.overload import (
@@ -125,6 +126,25 @@ def consistency(
     _show(report, tables.consistency_table(report), as_json)
     if report.lists_differ or report.clients_differ:
         raise typer.Exit(1)
+
+
+@command
+def fidelity(
+    source: Annotated[Path | None, _LINES] = None,
+    pair: Annotated[str, _PAIR] = "en-pt",
+    mixed: Annotated[int, typer.Option(min=0, help="number of sentences with mixed spans")] = 1000,
+    url: Annotated[str | None, _URL] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Count the placeholders that come back whole, by kind.
+
+    Each kind is in four English sentences, which are translated to Portuguese. In addition, one to
+    four placeholders are put at random places of sentences of a file or of built-in sentences.
+    """
+    sentences = sentences_of(source, pair)
+    with _server(url) as base_url:
+        report = uvloop.run(run_fidelity(base_url, pair, sentences, mixed))
+    _show(report, tables.fidelity_table(report), as_json)
 
 
 @command

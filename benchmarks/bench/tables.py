@@ -18,6 +18,7 @@ from benchmarks.bench.correctness import (
     DetachmentReport,
     QualityReport,
 )
+from benchmarks.bench.fidelity import FRAMES, FidelityReport
 from benchmarks.bench.load import LoadReport
 from benchmarks.bench.mixed import KindFigures, MixedReport
 from benchmarks.bench.overload import CLIENTS, OverloadReport
@@ -150,6 +151,23 @@ def alignment_table(report: AlignmentReport) -> Table:
     for name, share in shares.items():
         table.add_row(name, str(share.aligned), str(share.total), f"{share.percent:.1f}")
     return table
+
+
+def fidelity_table(report: FidelityReport) -> Group:
+    table = numbers_table("", "kinds", "sentences", "whole", "%", title="placeholders in frames")
+    rows = [
+        (family.name, family.kinds, len(FRAMES) * family.kinds, family.whole)
+        for family in report.families
+    ]
+    kinds = sum(family.kinds for family in report.families)
+    for name, count, sentences, whole in (*rows, ("all", kinds, report.sentences, report.whole)):
+        share = figure(100 * whole / sentences)
+        table.add_row(name, str(count), str(sentences), str(whole), share)
+    lost = {kind: found for family in report.families for kind, found in family.lost.items()}
+    notes = [f"{kind}: {len(found)} broken, such as {found[0]}" for kind, found in lost.items()]
+    broken = len(report.broken)
+    notes.append(f"{report.mixed - broken} of {report.mixed} mixed sentences are whole")
+    return Group(table, *map(escape, [*notes, *report.broken]))
 
 
 def detachment_table(report: DetachmentReport) -> Table:
