@@ -195,7 +195,8 @@ def protect_markup(tokens: Sequence[Token], unknown: UnknownSpans = all_known) -
         parts.append(f"{BREAK}{marker}{BREAK}" if is_block else marker)
         if token.kind in INLINE_TAGS:
             tags[marker] = token.kind
-    return MarkupText("".join(parts), tuple(marking.spans), tags)
+    typography = marking.typography()
+    return MarkupText("".join(parts), tuple(marking.spans), typography, tags=tags)
 
 
 def _in_one_line(text: str, tokens: Sequence[Token], index: int) -> str:

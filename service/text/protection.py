@@ -7,11 +7,18 @@ model.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
+from service.text import values
+from service.text.code_syntaxes import CODE
 from service.text.letters import UNSPACED, Span, has_words
+from service.text.signs import JOINERS, SIGNS, has_signs
+from service.text.syntaxes import MARKUP, compiled, trigger
+from service.text.typography import Typography, folded
+from service.text.values import find_values
 
 FIRST_MARKER = 0xF0000
 # Largest number of spans of a text. Each needs a private-use character from FIRST_MARKER on.
@@ -19,185 +26,42 @@ MAX_SPANS = 0x10FFFD - FIRST_MARKER
 
 MARKER = re.compile("[\U000f0000-\U0010fffd]")
 
-# Ends of the domains that are protected without `www.` or a scheme.
-_TOP_LEVEL = "com|org|net|io|dev|gov|edu|info|app"
+_GROUPS = (*MARKUP, *CODE)
+_FORMS = compiled(_GROUPS)
+_FORMS_TRIGGER = trigger(_GROUPS)
+_WORDS = [word for group in _GROUPS for word in group.words]
+_CAPITAL_WORDS = re.compile("|".join(word for word in _WORDS if word.isupper()))
+_OTHER_WORDS = tuple(word for word in _WORDS if not word.isupper())
+_CAPITALS = re.compile("[A-Z]{4}")  # each of the words in capitals has or follows such a word
 
-_FORMS = re.compile(
-    r"""
-      \{\{[^{}]*\}\} | \{%[^{}]*%\}                                # templates: {{ name }}
-    | [$\#]?\{ (?: [^{}] | \{ (?: [^{}] | \{[^{}]*\} )* \} )* \}  # {name}, ${name}, ICU messages
-    | <!--[^<>]*--> | </?[A-Za-z][^<>]*> | </?\d+\s*/?>          # markup: <b>, <x id="1"/>, <0>
-    | `[^`\n]+`                                                   # code
-    | (?<=\])\((?:[^()\s]|\([^()\s]*\))+(?:\)|(?=\s(?:"[^"\n]*"|'[^'\n]*')\)))
-                                                                # links: [text](target "title")
-    | (?<=\])\[[a-z0-9][a-z0-9._-]*\]                            # links: [text][name]
-    | &(?:\w+|\#\d+|\#x[0-9A-Fa-f]+);                             # entities: &nbsp;
-    | (?:https?|ftp|file)://[^\s<>"]*[^\s<>".,;:!?'()\[\]{}]      # URLs
-    | (?<!\w)(?:www\.|mailto:)[^\s<>"]*[^\s<>".,;:!?'()\[\]{}]
-    | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+                    # e-mail addresses
-    | (?<![\w.-])(?:[A-Za-z0-9-]+\.)+(?:"""
-    + _TOP_LEVEL
-    + r""")  # domains
-      (?:/[\w./?=&\#-]*\w)?(?!\w)
-    | (?<![\d%])%(?:\(\w+\)|\d+\$)?[-+0\#]*+\d*+(?:\.\d+)?             # printf: %s, %(name)d
-      (?:hh?|ll?|[Lzjt])?[diouxXeEfgGcrsa@](?![A-Za-z])
-    | (?<!\w)\$[A-Za-z_]\w*                                       # variables: $name
-    | \[[A-Z]*[0-9_][A-Z0-9_]*\]                              # in brackets: [X7X], [1]
-    | (?<=\s):[a-z]+(?:_[a-z]+)*\b                                # :name
-    | (?<![\w/])~?/(?:[\w.-]+/)+[\w.-]*\w | \b[A-Za-z]:\\[\w\\.-]*  # paths
-    | (?<!\w)[\#@]\w[\w-]*                                        # hashtags and mentions: #tag
-    | (?:-?\d[\d.,]{0,31}\s?)?°[CFK]?(?!\w) | (?<!\d)(?<!\d\s)%(?!\w)   # 25 °C, a lone %
-    | \b_*[^\W_]+(?:_+[^\W_]+)+_*\b | \b__\w+__\b                 # names in code: max_size
-    """,
-    re.VERBOSE | re.DOTALL,
+# Marks of emphasis around words: `**bold**`. The words are translated.
+_EMPHASIS = re.compile(
+    r"(?<![\w*_~\\])(?P<mark>\*{1,3}|_{1,3}|~~)(?=[^\s*_~])(?:[^*_~\n]|(?<=\w)[*_](?=\w)){1,300}"
+    r"(?<=[^\s*_~])(?P<end>(?P=mark))(?![\w*_~])"
 )
+_EMPHASIS_TRIGGER = re.compile(r"[*_~](?=[^\s*_~])")
 
-_JOINERS = "\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
+_EMPHASIS_MARKS = frozenset("*_~")
 
-# Stands for an unknown character in the search for unknown words. It is no character.
-_UNKNOWN = "\uffff"
+_START_TAG = re.compile(r"[<\[]([A-Za-z0-9][\w:-]*)(?:[\s=][^<>]*)?(?<!/)[>\]]")
+_END_TAG = re.compile(r"[<\[]/([A-Za-z0-9][\w:-]*)\s*[>\]]")
+_BRACKETS = {"{": "}", "<": ">", "<<": ">>", "[[": "]]"}
 
-# The letters and digits that touch an unknown character belong to its span: `Erdoğan`, `€50`, `<3`.
-# In a script without spaces, the character is a span alone.
+# In the search for unknown words, noncharacters replace unknown characters. Each stands for a kind:
+# a letter, a sign that may join letters, a sign apart from letters, and one that only joins digits.
+_LETTER, _JOINING, _APART, _BEFORE_DIGITS = "\uffff", "\ufdd0", "\ufdd1", "\ufdd2"
+_KINDS = {**dict.fromkeys("{}>()[]«»‹›“”„‘’‚–—―…•·|¿¡", _APART), "<": _BEFORE_DIGITS}
+
+# In a script without spaces, an unknown character is a span alone. Elsewhere, the letters and
+# digits that touch an unknown letter belong to its span: `Erdoğan`. Digits that touch a sign do
+# too: `€50`, `<3`. Letters do if they are on both sides of it: `don~t`.
+_CHAR = rf"[^\W{UNSPACED}]"
+_START = rf"(?<!{_CHAR})(?<!['-])"
 _UNKNOWN_WORD = re.compile(
-    rf"(?<![^\W{UNSPACED}])(?<!['-])(?:[^\W{UNSPACED}]|['-])*"
-    rf"{_UNKNOWN}(?:[^\W{UNSPACED}]|[{_UNKNOWN}{_JOINERS}'-]|[.,](?=\d))*"
-)
-
-_SYMBOLS = (
-    "\u2120\u2122\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
-    "\ue000-\uf8ff\U000f0000-\U0010fffd"
-)
-
-# Trade marks, arrows, emoji and private-use characters, which no model copies.
-_PICTOGRAMS = re.compile(f"[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*")
-
-# Pattern that is faster than `_FORMS`. A text without a match is not searched with `_FORMS`.
-_TRIGGER = re.compile(
-    r"""
-    [{}<>\[\]`@_\#°%:/$&.]
-    (?: (?<=[^%:/$&.])
-      | (?<=[%:])(?<!\d.)           # not in 50% and 11:00
-      | (?<=/)(?<!\w.)              # not in km/h
-      | (?<=\$)[A-Za-z_] | (?<=&)[\w\#]
-      | (?<=www\.) | (?<=\.)(?:"""
-    + _TOP_LEVEL
-    + r""")
-    )
-    """,
-    re.VERBOSE,
-)
-
-# Superscripts and subscripts. Normalisers of vocabularies replace them by plain characters.
-_SCRIPTS = "\u00b2\u00b3\u00b9\u2070\u2071\u2074-\u208e\u2090-\u209c\u02b0-\u02b8"
-
-_CURRENCIES = "$€£¥₹₩₽₺₫₪₴₦₱฿"
-_CODES = (
-    "AED|ARS|AUD|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|MYR|NGN"
-    "|NOK|NZD|PEN|PHP|PLN|RON|RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|UYU|VND|ZAR"
-)
-_SPACE = "[ \u00a0\u202f]?"
-_NUMBER_SIGN = "[-+\u2212]?"
-_GROUP = "[.,'\u2019 \u00a0\u202f]\\d{2,3}"  # In India, groups have two digits.
-_ALONE = r"(?!\d|[.,]\d)"
-_EXACT = (  # the number of `$1.5 million` is rounded, and the model localises it
-    rf"{_ALONE}(?!{_SPACE}-?(?:thousand|million|billion|trillion|mil|milh|bilh|trilh|mio|mrd|mn|bn"
-    r"|[kKmM]\b))"
-)
-_OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|\d{1,2})"
-_ID_PART = r"(?:[A-Z]{1,6}(?![A-Za-z0-9])|[A-Za-z]{0,64}\d[A-Za-z0-9]*+)"
-_BASE = rf"[^\W_{_SCRIPTS}]"
-
-_UUID = r"(?<![\w-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?!\w)"
-
-_AMOUNTS = (
-    # R$ 50, US$ 1,234.56
-    rf"(?<![\w{_CURRENCIES}])[A-Z]{{1,3}}[{_CURRENCIES}]{_SPACE}{_NUMBER_SIGN}\d{{1,15}}(?:{_GROUP}){{0,7}}+"
-    rf"{_EXACT}",
-    # $1,234.56, EUR 1.234
-    rf"(?<![\w{_CURRENCIES}])(?:[{_CURRENCIES}]|(?=[A-Z]{{3}}(?![A-Za-z]))(?:{_CODES})|Fr\.|kr\.?){_SPACE}{_NUMBER_SIGN}\d{{1,15}}"
-    rf"(?:{_GROUP}){{1,7}}+{_EXACT}",
-    # IBAN
-    r"(?<!\w)[A-Z]{2}\d\d(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?(?!\w)",
-)
-
-_NUMBERS = (
-    # 1.234,56 €
-    rf"(?<![\w.,]){_NUMBER_SIGN}\d{{1,15}}(?:{_GROUP}){{1,7}}+{_ALONE}{_SPACE}"
-    rf"(?:[A-Z]{{0,3}}[{_CURRENCIES}](?!\d)|(?:{_CODES}|zł|kr|Kč|Ft|lei)(?!\w))",
-    # 2024-01-15, 2024-01-15T10:30:00Z
-    r"(?<![\w.-])\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?"
-    r"(?: ?(?:Z|[-+]\d\d:?\d\d))?)?(?!\w)",
-    # 10:30:45.123
-    r"(?<![\w:])\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?(?![\w:])",
-    # 15/01/2024
-    r"(?<![\w/])\d{1,4}/\d{1,2}/\d{1,4}(?![\w/])",
-    # +55 (11) 91234-5678
-    r"(?<!\w)\+\d{1,3}[ -]?(?:\(\d{1,4}\)[ -]?)?\d{2,5}(?:[ -]\d{2,5}){1,4}(?!\w)",
-    # 4111 1111 1111 1111
-    r"(?<![\w.-])\d{4}([ -])\d{4}(?:\1\d{4}){1,3}(?:\1\d{1,3})?(?![\w-])",
-    # 192.168.100.200:80
-    rf"(?<![\w.]){_OCTET}(?:\.{_OCTET}){{3}}(?::\d{{1,5}}|/\d{{1,2}})?(?![\w.]\w)",
-    # -23.55052, -46.63331
-    rf"(?<![\w.,]){_NUMBER_SIGN}\d{{1,3}}[.,]\d{{3,15}}\s?[,;]\s?{_NUMBER_SIGN}\d{{1,3}}[.,]\d{{4,15}}(?!\d)",
-    # 3.14159
-    rf"(?<![\w.,]){_NUMBER_SIGN}\d{{1,15}}[.,]\d{{4,30}}(?![\w.,]\d)",
-    # 40°26′46″
-    r"(?<!\w)\d{1,3}° ?\d{1,2}['′’](?: ?\d{1,2}(?:[.,]\d{1,4})?[\"″”])?",
-    # 978-3-16-148410-0, 123.456.789-09, 2.13.0; but not 1.234.567 and 1914-1918
-    r"(?<![\w.-])(?!\d{1,3}(?:\.\d{3}){1,7}(?![.\w-]\w))(?!\d{1,4}-\d{1,4}(?!-))"
-    r"\d{1,7}(?:[.-]\d{1,7}){2,7}(?!\w)",
-)
-
-_OTHERS = (
-    # AB12345678, INV-2024-00123, hashes; but not 1990s-2000s and 12000-seat
-    r"(?<![\w-])(?=(?:[A-Za-z_/.-]{0,64}\d){5})(?!\d{3,4}s\b)(?!\d++(?:[-/.]\d++){0,15}+(?!\w))"
-    rf"{_ID_PART}(?:[-_/.]{_ID_PART}){{0,15}}+(?!\w)",
-    # 1234567
-    r"(?<!\w)\d{7,}+(?!\w)",
-    # 6 × 10⁵¹, H₂O, km²; a longer word has a footnote (`word¹`)
-    rf"(?:(?<![\w.,])\d[\d.,]{{0,31}}{_SPACE}[×x·⋅*]{_SPACE})?(?<!\w)"
-    rf"(?:{_BASE}{{3,8}}+(?=[\u207b\u2080-\u209c])|{_BASE}{{0,2}}+)[{_SCRIPTS}]++"
-    rf"(?:{_BASE}{{0,2}}+[{_SCRIPTS}]++){{0,31}}[^\W_]{{0,2}}+(?![^\W_])",
-)
-
-# Values that a model must copy exactly: amounts, ids, coordinates, times, exponents. Models
-# localise short numbers well: `1,500` becomes `1.500`. In long ones they lose digits, and they
-# replace `R$ 50` by `$50`. So amounts of money are values. A number of at least five digits is a
-# value if all languages share its form, such as a hash or an IBAN. Other numbers, and amounts such
-# as `$1.5 million`, are left to the model.
-#
-# The lookaheads leave out, at most places of a text, alternatives that cannot begin there.
-_VALUES = re.compile(
-    rf"(?<!\w)(?:(?=[A-Zk{_CURRENCIES}])(?:{'|'.join(_AMOUNTS)})"
-    rf"|(?=[0-9A-Fa-f]{{8}}-){_UUID}"
-    rf"|(?=[\d+\-\u2212])(?:{'|'.join(_NUMBERS)})"
-    rf"|(?=\w)(?:{'|'.join(_OTHERS)}))"
-    rf"|[{_SCRIPTS}]++"  # the mark of a footnote
-)
-
-_WORD_REST = re.compile(r"\w*+")
-
-VALUE_WINDOW_CHARS = 1024
-MAX_VALUE_CHARS = 256
-
-# Pattern that is faster than `_VALUES`. A text without a match has no value.
-_VALUE_TRIGGER = re.compile(
-    rf"""
-    [0-9{_CURRENCIES}{_SCRIPTS}]
-    (?: (?<=[{_CURRENCIES}]){_SPACE}{_NUMBER_SIGN}[0-9]
-      | (?<=[{_SCRIPTS}])
-      | (?<=[0-9])(?:(?:[^\w\s]?\s?\w?[0-9]){{4}}|[0-9A-Fa-f]{{7}})
-    )
-    """,
-    re.VERBOSE,
-)
-
-# Maps each typographic quote, hyphen or dash to the plain character that replaces it if the
-# vocabulary does not have it.
-FOLDED = str.maketrans(
-    "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2010\u2011\u2013\u2014\u2212",
-    '\'\'\'"""""-----',
+    rf"{_START}(?:{_CHAR}|['-])*{_LETTER}(?:{_CHAR}|[{_LETTER}{JOINERS}'-]|[.,](?=\d))*"
+    rf"|{_START}{_CHAR}(?:{_CHAR}|['-])*(?:{_JOINING}+(?:{_CHAR}|['-])*{_CHAR})+"
+    rf"|(?:(?<!\w)\d[\d.,]{{0,31}}(?={_JOINING}))?[{_JOINING}-{_BEFORE_DIGITS}]+[{JOINERS}]*"
+    rf"(?:(?<=[{_JOINING}{_BEFORE_DIGITS}])\d(?:\w|[.,](?=\d))*)?"
 )
 
 
@@ -210,9 +74,16 @@ class ProtectedText:
 
     text: str
     spans: tuple[str, ...]
+    typography: Typography | None = None  # None for the plain one
+    # Maps the marker of a start tag, a bracket or a mark of emphasis to the marker of its end.
+    pairs: Mapping[str, str] = field(default_factory=dict)
 
     def span(self, marker: str) -> str:
         return self.spans[ord(marker) - FIRST_MARKER]
+
+    def styled(self, translation: str) -> str:
+        """Returns a translated sentence with the quotes and dashes of the source's style."""
+        return self.typography.applied(translation) if self.typography else translation
 
     def restore(self, text: str) -> str:
         if not self.spans:
@@ -228,7 +99,14 @@ class ProtectedText:
         return not has_words(self.span(marker))
 
     def keeps_order(self, text: str) -> bool:
-        """Returns whether the order of the markers in a translation is accepted: every order."""
+        """Returns whether each pair of markers in a translation has a text between its markers."""
+        if not self.pairs:
+            return True
+        places = {found[0]: found.start() for found in MARKER.finditer(text)}
+        for first, place in places.items():
+            last = places.get(self.pairs.get(first, ""))
+            if last is not None and not text[place + 1 : last].strip():
+                return False
         return True
 
 
@@ -249,10 +127,12 @@ class Marking:
     `protect` adds no span once there are `limit` spans.
     """
 
-    def __init__(self, unknown: UnknownSpans) -> None:
+    def __init__(self, unknown: UnknownSpans, keeps_length: bool = False) -> None:
         self.spans: list[str] = []
         self.limit = MAX_SPANS
         self.unknown = unknown
+        self.keeps_length = keeps_length
+        self.given: list[str] = []
 
     def mark(self, span: str) -> str:
         """Adds a span and returns its marker. There must be fewer than MAX_SPANS spans before."""
@@ -264,11 +144,12 @@ class Marking:
 
         Quotes and dashes that the vocabulary does not have are replaced by plain ones.
         """
+        self.given.append(text)
         unknown = self.unknown(text)
         characters = {char for span in unknown for char in text[slice(*span)]}
-        if folds := {ord(char): FOLDED[ord(char)] for char in characters if ord(char) in FOLDED}:
-            text = text.translate(folds)
-            unknown = self.unknown(text)
+        plain = folded(text, characters, self.keeps_length)
+        if plain != text:
+            text, unknown = plain, self.unknown(plain)
         found = _find(text, unknown)
         if not found:
             return text
@@ -281,30 +162,72 @@ class Marking:
             end = last
         return "".join([*parts, text[end:]])
 
+    def typography(self) -> Typography | None:
+        """Returns the style of the parts; None if it is plain."""
+        text = "".join(self.given)
+        return None if text.isascii() else Typography.of(text)
 
-def protect(text: str, unknown: UnknownSpans = all_known) -> ProtectedText:
-    """Puts a marker in place of each span that a model must not change."""
-    is_plain = text.isascii() or not _PICTOGRAMS.search(text)  # no pictogram is ASCII
-    if is_plain and not (_TRIGGER.search(text) or _VALUE_TRIGGER.search(text) or unknown(text)):
+
+def protect(
+    text: str, unknown: UnknownSpans = all_known, keeps_length: bool = False
+) -> ProtectedText:
+    """Puts a marker in place of each span that a model must not change.
+
+    `keeps_length` is necessary if the places in the text must stay valid.
+    """
+    if not (_has_form(text) or has_signs(text) or values.TRIGGER.search(text) or unknown(text)):
         return ProtectedText(text, ())
-    marking = Marking(unknown)
+    marking = Marking(unknown, keeps_length)
     marked = marking.protect(text)
-    return ProtectedText(marked, tuple(marking.spans))
+    spans = tuple(marking.spans)
+    return ProtectedText(marked, spans, marking.typography(), _pairs(spans))
+
+
+def _pairs(spans: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    opened: dict[str, list[str]] = {}
+    for number, span in enumerate(spans):
+        marker = chr(FIRST_MARKER + number)
+        if found := _END_TAG.fullmatch(span):
+            name, is_end = found[1], True
+        elif found := _START_TAG.fullmatch(span):
+            name, is_end = found[1], False
+        elif set(span) <= _EMPHASIS_MARKS:
+            name, is_end = span, bool(opened.get(span))
+        else:
+            name, is_end = _BRACKETS.get(span, span), span not in _BRACKETS
+        if not is_end:
+            opened.setdefault(name, []).append(marker)
+        elif waiting := opened.get(name):
+            pairs[waiting.pop()] = marker
+    return pairs
+
+
+def _has_form(text: str) -> bool:
+    if _FORMS_TRIGGER.search(text):
+        return True
+    for word in _OTHER_WORDS:
+        if word in text:
+            return True
+    return _CAPITALS.search(text) is not None and _CAPITAL_WORDS.search(text) is not None
 
 
 def _find(text: str, unknown: Sequence[Span]) -> list[Span]:
     """Returns the protected spans in order; unknown words are between the other spans."""
-    found = [match.span() for match in _FORMS.finditer(text)] if _TRIGGER.search(text) else []
-    found += [match.span() for match in _PICTOGRAMS.finditer(text)]
-    if _VALUE_TRIGGER.search(text):
-        found += _find_values(text)
+    found = [match.span() for match in _FORMS.finditer(text)] if _has_form(text) else []
+    if has_signs(text):
+        found += [match.span() for match in SIGNS.finditer(text)]
+    if values.TRIGGER.search(text):
+        found += find_values(text)
+    if _EMPHASIS_TRIGGER.search(text):
+        found += _emphasis(text)
     known = merged(sorted(found))
     if not unknown:
         return known
     parts: list[str] = []
     end = 0
     for first, last in unknown:
-        parts += (text[end:first], _UNKNOWN * (last - first))
+        parts += (text[end:first], *map(_kind, text[first:last]))
         end = last
     marked = "".join([*parts, text[end:]])
     starts = [0, *(last for _, last in known)]
@@ -314,24 +237,15 @@ def _find(text: str, unknown: Sequence[Span]) -> list[Span]:
     return sorted(known)
 
 
-def _find_values(text: str) -> Iterator[Span]:
-    """Yields the spans of values.
+def _kind(char: str) -> str:
+    is_letter = char.isalnum() or unicodedata.category(char)[0] == "M"
+    return _LETTER if is_letter else _KINDS.get(char, _JOINING)
 
-    A search holds the lock of the interpreter. A long text is therefore searched in windows, which
-    overlap by the length of a value. The end of a longer value is found apart.
-    """
-    begin = 0
-    while begin < len(text):
-        end = begin + VALUE_WINDOW_CHARS
-        begin, first, limit = end, begin, end + MAX_VALUE_CHARS
-        for match in _VALUES.finditer(text, first, limit):
-            if match.start() >= end:
-                break
-            last = match.end()
-            if last == limit and (rest := _WORD_REST.match(text, last)):
-                last = rest.end()
-            yield match.start(), last
-            begin = max(end, last)
+
+def _emphasis(text: str) -> Iterator[Span]:
+    for match in _EMPHASIS.finditer(text):
+        yield match.span("mark")
+        yield match.span("end")
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:

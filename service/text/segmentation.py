@@ -28,6 +28,10 @@ WINDOW_CHARS = 2_000
 _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
 
 
+# A column of a line, with the tabs after it.
+_CELL = re.compile(r"[^\t]+\t*|\t+")
+
+
 @dataclass(slots=True)
 class Segments:
     """A text as sentences to translate and separators to keep."""
@@ -54,11 +58,14 @@ class Segments:
 def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Segments:
     """Splits a text into sentences and separators. An unknown language has the rules for English.
 
-    Line breaks are those of `str.splitlines`. White space around a sentence belongs to a separator,
-    and so does text without a letter ("...", "🎉", "12."). But a text that is not split at all is
-    one sentence even if it has digits and no letters.
+    Line breaks are those of `str.splitlines`. A tab ends a sentence if a line break does. White
+    space around a sentence belongs to a separator, and so does text without a letter ("...", "🎉",
+    "12."). But a text that is not split at all is one sentence even if it has digits and no
+    letters.
     """
     lines = text.splitlines(keepends=True) if at_line_breaks else [text]
+    if at_line_breaks and "\t" in text:
+        lines = [cell for line in lines for cell in _CELL.findall(line)]
     pieces = list(_pieces(lines, language.partition("-")[0]))
     return one_sentence(text) if len(pieces) == 1 else _segments(pieces)
 

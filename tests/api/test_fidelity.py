@@ -4,6 +4,10 @@ import re
 
 import pytest
 
+from service.text.code_syntaxes import CODE
+from service.text.protection import protect
+from service.text.syntaxes import MARKUP, Syntax
+from service.text.values import VALUES
 from tests.api.servers import AnyServer
 
 KEPT = {
@@ -29,6 +33,58 @@ def test_spans_come_back(real_server: AnyServer, text: str) -> None:
     for span in KEPT[text]:
         assert translated.count(span) == text.count(span), translated
     assert not any(word in translated for word in ("XYZ", "A1B", "(1)"))
+
+
+ROWS = [row for group in (*MARKUP, *CODE, *VALUES) for row in group.rows]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_spans_of_each_syntax_come_back(real_server: AnyServer, row: Syntax) -> None:
+    examples = [example.replace("⟧⟦", "") for example in row.kept]
+    spans = [span for example in examples for span in re.findall("⟦(.*?)⟧", example)]
+    alone = [span for span in spans if protect(f"O texto {span} foi lido.").spans == (span,)]
+    for source, target, found in (
+        (
+            "en",
+            "pt",
+            [(re.sub("[⟦⟧]", "", each), re.findall("⟦(.*?)⟧", each)) for each in examples],
+        ),
+        ("pt", "en", [(f"O texto {span} foi lido.", [span]) for span in alone]),
+    ):
+        if not (texts := [text for text, _ in found]):
+            continue
+        response = real_server.translate(texts, source=source, target=target)
+        assert response.status_code == 200, response.text
+        for (text, kept), translated in zip(found, response.json()["translatedText"], strict=True):
+            for span in kept:
+                assert translated.count(span) == text.count(span), translated
+
+
+TRANSLATED = {
+    "If a <b and c> d, then stop.": ("<b e c>", "pare"),
+    "She said: <<stop right there>> and left.": ("Ela disse: <<", ">> e"),
+    "The set {red, green and blue} is finite.": ("{vermelho, verde e azul}",),
+    "Take {the old house} and go.": ("{a antiga casa}",),
+    "The [red house] and the [green house] are old.": ("casa vermelha", "casa verde"),
+    "See <the red house> now.": ("<a casa vermelha>",),
+    "The rule {the cat is black} is old.": ("gato", "preto"),
+    "The “quick” ‘brown’ fox—jumps… over": ("“", "”", "‘marrom’", "raposa —"),
+    "She said “hello” — and left.": ("“olá”", " — ", "saiu"),
+    "She read «the book» in 1914–1918.": ("«o livro»", "1914–1918"),
+    "The cat sat… then it slept.": ("…", "gato"),
+    "3. **Belt School**": ("3. **Escola", "**"),
+    "Read **this important note** today.": ("**esta nota importante**",),
+    "Open the ~~old~~ door and *leave*.": ("~~", "porta", "*"),
+    "\\NGo away, said the man.": ("\\N", "disse o homem"),
+    "Name\tAge\tThe old house": ("Nome\tIdade\t", "casa"),
+    "It is 10\u00a0km from Mr.\u00a0Smith.": ("10\u00a0km", "Sr.\u00a0Smith"),
+}
+
+
+@pytest.mark.parametrize("text", TRANSLATED)
+def test_words_beside_signs_are_translated(real_server: AnyServer, text: str) -> None:
+    translated = real_server.translate(text).json()["translatedText"]
+    assert [part for part in TRANSLATED[text] if part not in translated] == [], translated
 
 
 HTML = [

@@ -45,6 +45,7 @@ from service.text.markup import MarkupText, protect_markup
 from service.text.protection import protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
 from service.text.tags import WordAttention, distribute, insert, lift, place_tags
+from service.text.typography import FOLDED
 from service.text.xml_text import XmlRules
 from tests.text_tokenizers import unknown_characters
 
@@ -59,7 +60,11 @@ UNITS = (
     ". a. A. a A /a / ~/ \\ a:\\ _a _ #a # <a> </a> <!-- <! <![ <? <!---> < </ <a <b> <i><b> a<b> "
     "a<b>b</b> <b></b> a<br> <p> a<a/> <script> </body> <html> 1. 1, 1 -1 😀 a😀 \u200d e\u0301 "
     "\u0301 é 世 世。 www. http:// http://a a.com a- com. ° ` `a $ ${ $a :a , ; ? ! … (a) a) ı İ "
-    "\U000f0000a a' 'a n't &amp; &#0; <![CDATA[ -> <0> \ufeff XYZ1 I THE ـ א"
+    "\U000f0000a a' 'a n't &amp; &#0; <![CDATA[ -> <0> \ufeff XYZ1 I THE ـ א "
+    "** *a* *a **a _a_ ~~a a.a. a::a :: a->b --a -a= =a a== == >=1.1, a<b> a<b,c a( a() f(x) \\( "
+    "\\a{ \\textbf{ $a $$ $( $1$ [[ [[a| ]] [b] [b=c [a= {a: {' {a|b %a%Y- @: @a/a @@a ##a Ctrl+A+ "
+    "a++ a[0] ../ ./ ~/a C:\\a\\ \\\\a\\b git 1\xa0 * // :a: ;) .a.a .... …. “a” ‘ – —a "
+    "a—b 5– −5 1–1 ½ 1½ ²a 𝐀 Ａ \u200e ≠a x^ <%= <?= <a=b <a.b='c' npx ⌘K doi:a a@b:a"
 ).split(" ")
 UNITS = [*UNITS, *" \n\t\u00a0\x1e", "a\n", "a ", "A ", "- ", " \n", "a\tb\n", " (a)"]
 
@@ -72,8 +77,10 @@ FLOOR_SECONDS = 0.05
 MAX_RATIO = 30
 """Largest ratio of the CPU times for texts of LONG and SHORT characters: 8 is linear, 64 square."""
 
-NOT_CALLED = {"base_language", "is_untranslated"}
-"""Functions that read a list of words, a language code, or attributes."""
+PLAIN = str.maketrans(FOLDED)
+
+NOT_CALLED = {"base_language", "is_untranslated", "compiled", "trigger"}
+"""Functions that read a list of words, a language code, attributes, or tables."""
 
 
 def carried(text: str, _: Tokenizer) -> None:
@@ -143,7 +150,9 @@ def in_xml(text: str, _: Tokenizer) -> None:
 def protected(text: str, _: Tokenizer) -> None:
     protect(text)
     protect(text, unknown_characters("".join({char for char in text if not char.isalnum()})))
-    protect(text, unknown_characters("".join({*text})))
+    every = unknown_characters("".join({*text}))
+    protect(text, every, keeps_length=True)
+    protect(text, every).styled(text.translate(PLAIN))
 
 
 def cleaned_text(text: str, _: Tokenizer) -> None:
@@ -245,7 +254,8 @@ def test_every_function_of_texts_is_measured(tokenizer: Tokenizer) -> None:
         if event == "call":
             called.add(frame.f_code)
 
-    texts = ("<b>ONE</b> {a} &#65; <i>tw</i>o. Not 1 a! (a)", "A. WORD " * 60, "a,b", "a\tb")
+    first = "<b>ONE</b> {a} &#65; <i>tw</i>o. Not 1 a! (a) R$ 50"
+    texts = (first, "A. WORD " * 60, "a,b", "a\tb")
     sys.setprofile(note)
     try:
         for use in USES:

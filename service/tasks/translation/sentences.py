@@ -241,7 +241,10 @@ class Sentence:
     def translation(self, rank: int) -> str | None:
         """Returns the final translation with a rank, with markers; None as in `restored`."""
         restored = self.restored(self.decode(rank))
-        return restored and formatted(self.given, restored, self.text.languages, self.terms)
+        if not restored:
+            return restored
+        translation = formatted(self.given, restored, self.text.languages, self.terms)
+        return self.text.protected.styled(translation)
 
     def restored(self, decoded: str) -> str | None:
         """Returns a translation with markers in place of stand-ins.

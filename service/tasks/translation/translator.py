@@ -327,7 +327,7 @@ def _protect(
         markup = protect_markup(tokens, unknown)
         can_align = len(route) == 1 and route[0].has_attention
         return lift(markup) if can_align else (markup, [])
-    return protect(cleaned(text), unknown), []
+    return protect(cleaned(text), unknown, request.is_aligned), []
 
 
 async def _join(

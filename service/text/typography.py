@@ -1,0 +1,144 @@
+"""Writes quotes, dashes and ellipses plainly for a model, and as in the source in its translation.
+
+Few vocabularies have typographic quotes and dashes. The model would lose them, so plain characters
+replace them. In the translation they are put back, unless the source has several styles.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import islice
+from typing import Self
+
+_DOUBLE = "“”„‟«»"
+_SINGLE = "‘’‚‛‹›´ʼ"
+_DASHES = "–—−‒―"
+
+FOLDED = {
+    **dict.fromkeys(_DOUBLE, '"'),
+    **dict.fromkeys(_SINGLE, "'"),
+    **dict.fromkeys(_DASHES + "‐\u2011", "-"),
+}
+"""Maps each typographic character to the plain character that replaces it."""
+
+# A dash between words without spaces. A hyphen in its place would make one word of the two.
+_TIGHT = re.compile(r"(?<=\w)[—―](?=\w)")
+
+# A no-break space between two words. A number, or a name, is found again in the translation.
+_NO_BREAK = re.compile("([^\\s\"'(«“‘]{1,32})([\u00a0\u202f])(?=([^\\s\"')»”’.,;:!?]{1,32}))")
+
+# Each is searched in every sentence of the translation.
+MAX_SPACES = 32
+
+_DASH = re.compile(rf"{_TIGHT.pattern}|(?<!\S)[{_DASHES}-](?![^\s.,;:!?)])")
+_PLAIN_DASH = re.compile(r"(?<!\S)-(?![^\s.,;:!?)])")
+_RANGE = re.compile(rf"(?<=\d)[{_DASHES}-](?=\d)")
+_MINUS = re.compile(rf"(?<![^\s(])[{_DASHES}-](?=\d)")
+_DASH_PLACES = (_RANGE, _MINUS)
+
+_QUOTES = {
+    '"': re.compile(f'[{_DOUBLE}"]'),
+    "'": re.compile(rf"(?<!\w)[{_SINGLE}']|[{_SINGLE}'](?!\w)"),
+}
+_CLOSING = {'"': re.compile('"'), "'": re.compile(r"(?<!\w)'|'(?!\w)")}
+_APOSTROPHE = re.compile(rf"(?<=\w)[{_SINGLE}'](?=\w)")
+_OPENING = {each: re.compile(rf"(?<![^\s(\[{{<\-\"'/]){each}(?=\S)") for each in "\"'"}
+
+
+def folded(text: str, unknown: Collection[str], keeps_length: bool) -> str:
+    """Returns a text in which plain characters replace unknown typographic characters.
+
+    Spaces are added around a dash between words, unless the text must keep its length. In that
+    case such a dash stays as it is.
+    """
+    table = {ord(each): FOLDED[each] for each in unknown if each in FOLDED}
+    if not table:
+        return text
+    parts: list[str] = []
+    end = 0
+    for dash in _TIGHT.finditer(text):
+        plain = dash[0].translate(table)
+        parts += (
+            text[end : dash.start()].translate(table),
+            dash[0] if keeps_length else f" {plain} ",
+        )
+        end = dash.end()
+    return "".join([*parts, text[end:].translate(table)])
+
+
+@dataclass(frozen=True, slots=True)
+class Typography:
+    """The style of a source text; "" stands for a plain character.
+
+    Attributes:
+        quotes: Maps each plain quote to the opening and the closing quote.
+        apostrophe: Apostrophe inside a word.
+        alone: Dashes between words, in order.
+        dashes: Dash between digits, and dash in front of a digit.
+        ellipsis: Ellipsis.
+        spaces: No-break spaces, each with the words before and after it.
+    """
+
+    quotes: dict[str, tuple[str, str]]
+    apostrophe: str
+    alone: tuple[str, ...]
+    dashes: tuple[str, ...]
+    ellipsis: str
+    spaces: tuple[tuple[str, str, str], ...]
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        quotes = {}
+        for plain, pattern in _QUOTES.items():
+            found = [each[0] for each in pattern.finditer(text)]
+            if found and plain not in found:
+                quotes[plain] = (found[0], found[1] if len(found) > 1 else found[0])
+        if "'" in quotes and '"' not in text:
+            quotes.setdefault('"', quotes["'"])  # models may write the other quotes
+        # Translators replace an en dash between spaces by a hyphen more often than not.
+        alone = tuple(each[0].replace("–", "-") for each in _DASH.finditer(text))
+        dashes = [_style({each[0] for each in place.finditer(text)}) for place in _DASH_PLACES]
+        ellipsis = "…" if "…" in text and "..." not in text else ""
+        apostrophes = {each[0] for each in _APOSTROPHE.finditer(text)}
+        joined = islice(_NO_BREAK.finditer(text), MAX_SPACES)
+        spaces = tuple((each[1], each[2], each[3]) for each in joined)
+        return cls(quotes, _style(apostrophes), alone, tuple(dashes), ellipsis, spaces)
+
+    def applied(self, translation: str) -> str:
+        """Returns a translation in the style of the source."""
+        if self.apostrophe:
+            translation = _APOSTROPHE.sub(self.apostrophe, translation)
+        for plain, (opening, closing) in self.quotes.items():
+            if plain in translation:
+                translation = _OPENING[plain].sub(opening, translation)
+                translation = _CLOSING[plain].sub(closing, translation)
+        for place, dash in zip(_DASH_PLACES, self.dashes, strict=True):
+            if dash:
+                translation = place.sub(dash, translation)
+        translation = self._with_dashes(translation)
+        for before, space, after in self.spaces:
+            pattern = _beside_space(before, after)
+            translation = re.sub(pattern, space, translation, count=1)
+        return re.sub(r"\.{3}(?!\.)", self.ellipsis, translation) if self.ellipsis else translation
+
+    def _with_dashes(self, translation: str) -> str:
+        """Replaces the dashes between spaces: by the same dash, or in the order of the source."""
+        if not (found := len(_PLAIN_DASH.findall(translation))) or not self.alone:
+            return translation
+        is_same = found == len(self.alone)
+        if not is_same and len({*self.alone}) > 1:
+            return translation
+        dashes = iter(self.alone if is_same else self.alone[:1] * found)
+        return _PLAIN_DASH.sub(lambda _: next(dashes), translation)
+
+
+def _style(found: Collection[str]) -> str:
+    """Returns the only character of a set; "" for several, and for a plain one."""
+    (only,) = found if len(found) == 1 else ("",)
+    return "" if only in "-'" else only
+
+
+def _beside_space(before: str, after: str) -> str:
+    """Returns a pattern of the space that stands between two words, or beside one of them."""
+    left, right = rf"(?<=(?<!\w){re.escape(before)}) ", rf" (?={re.escape(after)}(?!\w))"
+    return f"{left}(?={re.escape(after)})|{left if before[-1].isdigit() else right}"

@@ -1,0 +1,158 @@
+"""The tables of protected spans: each row finds the spans of its examples, and nothing else."""
+
+import re
+import sys
+import unicodedata
+
+import pytest
+
+from service.text.code_syntaxes import CODE
+from service.text.protection import protect
+from service.text.signs import COMPATIBILITY, Compatibility, has_signs
+from service.text.syntaxes import MARKUP, Syntax
+from service.text.typography import FOLDED, Typography, folded
+from service.text.values import VALUES
+from tests.text_tokenizers import unknown_characters
+
+ROWS = [row for group in (*MARKUP, *CODE, *VALUES) for row in group.rows]
+
+
+def marked(example: str) -> tuple[str, list[str]]:
+    """The text of an example, and its spans; spans that touch are one."""
+    joined = example.replace("⟧⟦", "")
+    return re.sub("[⟦⟧]", "", joined), re.findall("⟦(.*?)⟧", joined)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_row_finds_the_spans_of_its_examples(row: Syntax) -> None:
+    assert row.kept
+    for example in row.kept:
+        text, spans = marked(example)
+        assert spans, example
+        found = protect(text)
+        assert list(found.spans) == spans
+        assert found.restore(found.text) == text
+    for text in row.translated:
+        assert protect(text).spans == ()
+
+
+def test_names_of_rows_differ() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+def kinds_of(character: str) -> list[Compatibility]:
+    return [row for row in COMPATIBILITY if re.match(f"[{row.characters}]", character)]
+
+
+def test_table_decides_every_character_that_nfkc_replaces() -> None:
+    replaced = [
+        character
+        for character in map(chr, range(sys.maxunicode + 1))
+        if unicodedata.decomposition(character).startswith("<")
+    ]
+    assert len(replaced) > 3000
+    undecided = [hex(ord(each)) for each in replaced if len(kinds_of(each)) != 1]
+    assert not undecided
+
+
+def test_kept_characters_are_spans_and_others_are_not() -> None:
+    for character in map(chr, range(sys.maxunicode + 1)):
+        if unicodedata.decomposition(character).startswith("<"):
+            (kind,) = kinds_of(character)
+            found = protect(f"the {character} here").spans
+            assert found == ((character,) if kind.is_kept else ()), hex(ord(character))
+
+
+STYLED = {
+    "The cat 𝐀𝐁 sat": ["𝐀𝐁"],
+    "The 𝐇𝐞𝐥𝐥𝐨 sat": [],
+    "The ＡＢＣ sat": ["ＡＢＣ"],
+    "Ｔシャツ and ２０２４年": [],
+    "The ﬁre and the ĳ": [],
+    "Chapter Ⅳ, № 12 and ℓ": ["Ⅳ", "№", "ℓ"],
+    "Bake at 180 ℃ with 2½ cups and ¾ more": ["180 ℃", "2½", "¾"],
+    "The \u200ecat\u200e sat": ["\u200e", "\u200e"],
+    "שלום\u200f כאן": [],
+    "a ≠ b and A ⇒ B": ["a ≠ b", "A ⇒ B"],
+    "The ∞ of ∑ and 3\u2033": ["∞", "∑", "\u2033"],
+}
+
+
+@pytest.mark.parametrize("text", STYLED)
+def test_signs_are_spans(text: str) -> None:
+    assert list(protect(text).spans) == STYLED[text]
+    assert bool(STYLED[text]) <= has_signs(text)
+
+
+UNKNOWN = "<>{}#@\\^`~€“”‘’„«»–—−‑•ñğ¿§$"
+
+APART = {
+    "If a <b and c> d, then stop.": ["<", ">"],
+    "She said: <<stop right there>> and left.": ["<<", ">>"],
+    "The set {red, green and blue} is finite.": ["{", "}"],
+    "¿Qué tal? ~about five": ["¿", "~"],
+    "It cost €50 or 50€ and I <3 you": ["€50", "50€", "<3"],
+    "See § 5, §5 and don~t": ["§", "§5", "don~t"],
+    "President Erdoğan of España": ["Erdoğan", "España"],
+    "The fox—the red one—jumps": ["—", "—"],
+    "{the ñandu}": ["{", "ñandu", "}"],
+}
+
+
+@pytest.mark.parametrize("text", APART)
+def test_unknown_signs_stand_apart_from_words(text: str) -> None:
+    found = protect(text, unknown_characters(UNKNOWN), keeps_length=True)
+    assert list(found.spans) == APART[text]
+    assert found.restore(found.text) == text
+
+
+EMPHASIS = {
+    "3. **Belt School**": ["**", "**"],
+    "*We* bought ***two*** _old_ __houses here__ and ~~one~~.": [
+        *("*", "*", "***", "***", "_", "_", "__", "__", "~~", "~~"),
+    ],
+    "The a*b* is a word*s*": ["a*b"],
+    "A note* and the field __init__": ["__init__"],
+    "**not closed": [],
+    "The **word*s** c": ["**", "**"],
+}
+
+
+@pytest.mark.parametrize("text", EMPHASIS)
+def test_marks_of_emphasis_are_spans(text: str) -> None:
+    assert list(protect(text).spans) == EMPHASIS[text]
+
+
+STYLES = {
+    ("“Yes”, he said", '"Sim", disse ele'): "“Sim”, disse ele",
+    ("«Yes», he said", '"Sim", disse ele'): "«Sim», disse ele",
+    ("„Ja“, sagte er", '"Sim", disse ele ("não")'): "„Sim“, disse ele („não“)",
+    ("”Ja” sa han", '"Sim", disse'): "”Sim”, disse",
+    ("‘Yes’, she doesn’t", "'Sim', n'água"): "‘Sim’, n’água",
+    ('The “old" house', 'A "velha" casa'): 'A "velha" casa',
+    ("One — two", "Um - dois"): "Um — dois",
+    ("One — two − three", "Um - dois - três."): "Um — dois − três.",
+    ("One — two − three", "Um - dois, três"): "Um - dois, três",
+    ("One — two - three", "Um - dois - três"): "Um — dois - três",
+    ("One—two", "Um - dois"): "Um — dois",
+    ("One – two — three", "Um - dois - três"): "Um - dois — três",
+    ("1914–1918 and −5", "1914-1918 e -5, guarda-chuva"): "1914–1918 e −5, guarda-chuva",
+    ("Wait… now", "Espere... agora"): "Espere… agora",
+    ("Wait… now...", "Espere... agora..."): "Espere... agora...",
+    ("10\u00a0km from Mr.\u00a0Smith", "10 km do Sr. Smith"): "10\u00a0km do Sr.\u00a0Smith",
+    ("the\u00a0cat", "o gato"): "o gato",
+}
+
+
+@pytest.mark.parametrize(("source", "translation"), STYLES)
+def test_translation_gets_the_style_of_the_source(source: str, translation: str) -> None:
+    assert Typography.of(source).applied(translation) == STYLES[source, translation]
+
+
+def test_only_unknown_signs_are_folded() -> None:
+    assert folded("“a” – ’b’", {"“", "”"}, False) == '"a" – ’b’'
+    assert folded("a—b — c", {"—"}, False) == "a - b - c"
+    assert folded("a—b — c", {"—"}, True) == "a—b - c"
+    text = "".join(FOLDED)
+    assert set(folded(text, text, False)) == {*"\"'-"}
+    assert Typography.of(f"a {text}").applied("ab") == "ab"
