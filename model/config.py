@@ -56,57 +56,39 @@ def too_small(config: object, names: Sequence[str]) -> list[str]:
 class ModelConfig:
     """The sizes and switches of one encoder-decoder Transformer.
 
-    Attributes:
-        d_model: Width of the residual stream (D).
-        num_heads: Number of attention heads (H). `d_model` must be a multiple of 2 H.
-        ffn_dim: Width between the two feed-forward layers (F).
-        target_vocab_size: Number of ids in the decoder's vocabulary (V).
-        unk_id: Id of the unknown token, which is never generated.
-        pad_id: Id of the padding token, which is never generated; None if there is no such id.
-        start_id: Id of the decoder's first input; None for a token vector of zeros (Marian).
-        forces_first: Whether a sequence may prescribe the first token of its target, which names
-            the target language in M2M100 and NLLB.
-        tied_output: Whether the output layer uses the decoder's embedding table.
-        norms_keys: Whether pre-norm self-attention takes keys and values from the normalized
-            stream. Marian normalizes only the queries' input.
-        position_offset: Row of the position table for the first token.
-        scales_embeddings: Whether token embeddings are multiplied by sqrt(D).
-        layer_norm_eps: Number added to the variance in layer norm.
-        max_length_factor: Maximum ratio of target tokens to source tokens.
-        alignment_layer: Decoder layer, counted from 0, whose cross-attention was trained to
-            align tokens; None if the checkpoint names no such layer.
-        alignment_head: Head of `alignment_layer` that was trained to align tokens.
-
     Raises:
         UnsupportedModelError: A size is below 1, or sizes do not fit together.
     """
 
-    d_model: int
-    num_heads: int
-    ffn_dim: int
+    d_model: int  # width of the residual stream (D), a multiple of 2 H
+    num_heads: int  # attention heads (H)
+    ffn_dim: int  # width between the two feed-forward layers (F)
     encoder_layers: int
     decoder_layers: int
     source_vocab_size: int
-    target_vocab_size: int
+    target_vocab_size: int  # ids in the decoder's vocabulary (V)
     eos_id: int = 0
-    unk_id: int = 1
-    pad_id: int | None = None
-    start_id: int | None = None
-    forces_first: bool = False
+    unk_id: int = 1  # never generated
+    pad_id: int | None = None  # never generated; None if there is no such id
+    start_id: int | None = None  # the decoder's first input; None for a vector of zeros (Marian)
+    forces_first: bool = False  # a sequence may set its first target token (M2M100, NLLB)
     shared_embeddings: bool = True
-    tied_output: bool = True
+    tied_output: bool = True  # whether the output layer uses the decoder's embedding table
     decoder: DecoderKind = DecoderKind.SSRU
     norm: NormPosition = NormPosition.POST
+    # Whether pre-norm self-attention takes keys and values from the normalized stream.
+    # Marian normalizes only the queries' input.
     norms_keys: bool = True
     activation: Activation = Activation.RELU
     sinusoids: Sinusoids = Sinusoids.MARIAN
-    position_offset: int = 0
-    scales_embeddings: bool = True
+    position_offset: int = 0  # row of the position table for the first token
+    scales_embeddings: bool = True  # whether token embeddings are multiplied by sqrt(D)
     has_output_bias: bool = True
-    layer_norm_eps: float = 1e-6
-    max_length_factor: float = 3.0
-    alignment_layer: int | None = None
-    alignment_head: int = 0
+    layer_norm_eps: float = 1e-6  # added to the variance in layer norm
+    max_length_factor: float = 3.0  # maximum ratio of target tokens to source tokens
+    # The decoder layer whose cross-attention was trained to align tokens.
+    alignment_layer: int | None = None  # counted from 0; None if the checkpoint names none
+    alignment_head: int = 0  # the head of this layer that was trained to align tokens
 
     def __post_init__(self) -> None:
         layers = "encoder_layers", "decoder_layers"
@@ -165,37 +147,29 @@ class Rotary:
 class TextEncoderConfig:
     """The sizes and switches of one text encoder: BERT, RoBERTa, XLM-RoBERTa, MPNet or ModernBERT.
 
-    Attributes:
-        d_model: Width of the residual stream (D).
-        num_heads: Number of attention heads (H); divides d_model.
-        ffn_dim: Width between the two feed-forward layers (F).
-        max_positions: Number of rows of the position table; with rotary positions, the largest
-            number of tokens of a text.
-        position_offset: Row of the position table for a text's first token. RoBERTa and its
-            descendants leave the rows up to the padding id unused.
-        token_types: Number of rows of the token type table; 0 if the model has no such table. The
-            tokens of the second text of a pair use row 1 (cross-encoders); all others use row 0.
-        relative_buckets: Number of buckets of the relative position bias (MPNet); 0 for no bias.
-        rotary: Rotary positions of each layer (ModernBERT); empty if there is a position table.
-            Layers with rotary positions are pre-norm, without biases, with a feed-forward gate.
-        layer_norm_eps: Number added to the variance in layer norm.
-
     Raises:
         UnsupportedModelError: A size is below 1, or sizes do not fit together.
     """
 
-    d_model: int
+    d_model: int  # width of the residual stream (D), a multiple of `num_heads`
     num_heads: int
-    ffn_dim: int
+    ffn_dim: int  # width between the two feed-forward layers (F)
     layers: int
     vocab_size: int
+    # Rows of the position table; with rotary positions, the largest number of tokens of a text.
     max_positions: int
+    # Row of the position table for a text's first token. RoBERTa and its descendants leave the
+    # rows up to the padding id unused.
     position_offset: int = 0
+    # Rows of the token type table; 0 if there is no table. The tokens of the second text of a pair
+    # use row 1 (cross-encoders); all others use row 0.
     token_types: int = 0
-    relative_buckets: int = 0
+    relative_buckets: int = 0  # buckets of the relative position bias (MPNet); 0 for no bias
+    # Rotary positions of each layer (ModernBERT); empty if there is a position table. Layers with
+    # rotary positions are pre-norm, without biases, with a feed-forward gate.
     rotary: tuple[Rotary, ...] = ()
     activation: Activation = Activation.GELU
-    layer_norm_eps: float = 1e-12
+    layer_norm_eps: float = 1e-12  # added to the variance in layer norm
 
     def __post_init__(self) -> None:
         reasons = too_small(self, ["d_model", "num_heads", "ffn_dim", "layers", "vocab_size"])
@@ -267,22 +241,16 @@ class NormalizeConfig:
 class EmbeddingConfig:
     """An encoder, its pooling and the modules after pooling.
 
-    Attributes:
-        pooling: At least one way of pooling; the results are concatenated in this order.
-        max_tokens: Maximum number of tokens of a text, special tokens included.
-        prompts: Named prefixes that can be put before a text.
-        default_prompt: Name of the prefix for requests that name no prefix, if they get one.
-
     Raises:
         UnsupportedModelError: The parts do not fit together, or the default prompt is unknown.
     """
 
     encoder: TextEncoderConfig
-    pooling: tuple[Pooling, ...] = (Pooling.MEAN,)
+    pooling: tuple[Pooling, ...] = (Pooling.MEAN,)  # the results are concatenated in this order
     modules: tuple[DenseConfig | NormalizeConfig, ...] = ()
-    max_tokens: int = 512
-    prompts: Mapping[str, str] = field(default_factory=dict)
-    default_prompt: str | None = None
+    max_tokens: int = 512  # of a text, special tokens included
+    prompts: Mapping[str, str] = field(default_factory=dict)  # name to prefix of a text
+    default_prompt: str | None = None  # name used if a request names none; None for no prefix
 
     def __post_init__(self) -> None:
         reasons = []

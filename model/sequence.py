@@ -13,21 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
-    """The search options of one request.
+    """The search options of one request."""
 
-    Attributes:
-        beam_size: Number of hypotheses kept at each decode step; 1 means greedy search.
-        num_hypotheses: Number of hypotheses returned, at most beam_size.
-        length_penalty: Exponent p; a score is (sum of log-probabilities) / length ** p.
-        return_scores: Whether a greedy search computes log-probabilities, as a beam search does.
-        return_attention: Whether a hypothesis has its cross-attention, from which words are
-            aligned: only in a greedy search without scores, and only if the runner records it.
-    """
-
-    beam_size: int = 1
-    num_hypotheses: int = 1
-    length_penalty: float = 1.0
-    return_scores: bool = False
+    beam_size: int = 1  # hypotheses kept at each decode step; 1 means greedy search
+    num_hypotheses: int = 1  # returned; at most `beam_size`
+    length_penalty: float = 1.0  # p: a score is (sum of log-probabilities) / length ** p
+    return_scores: bool = False  # also of a greedy search; a beam search always has scores
+    # Whether a hypothesis has its cross-attention, from which words are aligned: only in a greedy
+    # search without scores, and only if the runner records it.
     return_attention: bool = False
 
     @property
@@ -51,19 +44,12 @@ class Hypothesis:
 
 @dataclass(slots=True)
 class Sequence:
-    """One source sentence to translate.
+    """One source sentence to translate."""
 
-    Attributes:
-        id: Number that the caller gives to the sequence, unique in the batch.
-        source: Ids, EOS included.
-        first_id: Id of the target's first token, for models with `forces_first` in their config;
-            None if the logits choose this token.
-    """
-
-    id: int
-    source: list[int]
+    id: int  # the caller's number, unique in the batch
+    source: list[int]  # ids, EOS included
     options: DecodingOptions = DecodingOptions()
-    first_id: int | None = None
+    first_id: int | None = None  # of the target (`forces_first`); None if the logits choose it
 
 
 @dataclass(slots=True)
@@ -86,18 +72,13 @@ class BatchStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """The limits of the batch, which sequences enter and leave between decode steps.
+    """The limits of the batch, which sequences enter and leave between decode steps."""
 
-    Attributes:
-        max_rows: Maximum number of rows decoded together; a beam search takes beam_size rows. If
-            it is 0, `model.checkpoints.build.load_engine` chooses the number.
-        max_source_tokens: Maximum number of tokens of one source, EOS included.
-        max_batch_tokens: Maximum number of tokens encoded together, padding included.
-    """
-
+    # Rows decoded together; a beam search takes `beam_size` rows. If it is 0,
+    # `model.checkpoints.build.load_engine` chooses the number.
     max_rows: int = 64
-    max_source_tokens: int = 128
-    max_batch_tokens: int = 4096
+    max_source_tokens: int = 128  # of one source, EOS included
+    max_batch_tokens: int = 4096  # tokens encoded together, padding included
 
 
 def check_ids(

@@ -63,16 +63,11 @@ class Result:
     item, `device_seconds` is the time of this wait, and `queue_seconds` is 0. For a remote model,
     `queue_seconds` is the time before the first request to the endpoint. `device_seconds` is the
     time from this request until the translation.
-
-    Attributes:
-        value: The value that the item's executor computed; the item's class documents its type.
-        queue_seconds: Time from the item's submission until its last dispatch to a worker.
-        device_seconds: Time from the last dispatch until the worker's report of the result.
     """
 
-    value: Any
-    queue_seconds: float
-    device_seconds: float
+    value: Any  # computed by the item's executor; the item's class documents its type
+    queue_seconds: float  # from the item's submission until its last dispatch to a worker
+    device_seconds: float  # from the last dispatch until the worker's report of the result
 
 
 @dataclass(slots=True)
@@ -277,17 +272,12 @@ class ResultStream:
 
     The first error ends the stream at once. To iterate raises a ServiceError if an item was refused
     or failed, or if the deadline passed.
-
-    Attributes:
-        total: Number of items.
-        left: Number of items without a result.
-        is_closed: Whether the stream takes no more results.
     """
 
     def __init__(self, total: int) -> None:
         self.total = total
-        self.left = total
-        self.is_closed = not total
+        self.left = total  # items without a result
+        self.is_closed = not total  # whether the stream takes no more results
         self.finished: list[tuple[int, Result]] = []
         self.error: Exception | None = None
         self.waiter: asyncio.Future[None] | None = None

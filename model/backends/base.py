@@ -101,26 +101,17 @@ the hidden states (T, D) from which the T tokens of each target are predicted.
 
 
 class ModelRunner(ABC):
-    """Runs a model on its device, and holds the decoding state of all rows.
-
-    Attributes:
-        model: The model that runs.
-        pipeline_depth: Number of calls of `decode` that may still run on the device when the next
-            call starts. If the depth is above 0, the engine makes a call before it has read the
-            tokens of the previous call. Each row then continues with its most probable token.
-        tokens_per_call: Maximum number of tokens per row that one call of `decode` returns.
-        shortlist: Candidate ids of each sentence; None for the whole vocabulary.
-        forced_decoder: None if PyTorch computes the same hidden states in one pass
-            (`model.encoding.teacher_forced`).
-        searches_apart: Whether `search` decodes the rows of searches. If not, `decode` returns the
-            scores of these rows.
-    """
+    """Runs a model on its device, and holds the decoding state of all rows."""
 
     model: EncoderDecoder
-    forced_decoder: ForcedDecoder | None = None
-    shortlist: Shortlist | None = None
+    forced_decoder: ForcedDecoder | None = None  # None if `teacher_forced` computes the states
+    shortlist: Shortlist | None = None  # candidate ids; None for the whole vocabulary
+    # Number of calls of `decode` that may still run on the device when the next call starts. Above
+    # 0, the engine makes a call before it has read the tokens of the previous call. Each row then
+    # continues with its most probable token.
     pipeline_depth = 0
-    tokens_per_call = 1
+    tokens_per_call = 1  # maximum number for each row and call of `decode`
+    # Whether `search` decodes the rows of searches. If not, `decode` returns their scores.
     searches_apart = False
 
     @abstractmethod

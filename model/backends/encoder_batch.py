@@ -39,18 +39,12 @@ class EncoderBatch(ABC):
     numbered consecutively over all texts. The tokens of a text attend only to each other. The
     hidden states of a text therefore do not depend on the rest of the batch. `project`, `attend`
     and `feed_forward` each compute one part of a layer, for `count` tokens from number `first` on.
-
-    Attributes:
-        num_tokens: Number of tokens of all texts, padding included.
-        num_layers: Number of layers.
-        lengths: Number of tokens of each text, without padding.
-        can_slice: Whether a part of a layer may be computed for only some of the tokens.
     """
 
-    num_tokens: int
+    num_tokens: int  # tokens of all texts, padding included
     num_layers: int
-    lengths: list[int]
-    can_slice = True
+    lengths: list[int]  # tokens of each text, without padding
+    can_slice = True  # whether a part of a layer may be computed for only some of the tokens
 
     @abstractmethod
     def project(self, layer: int, first: int, count: int) -> None:

@@ -32,18 +32,13 @@ INCLUDED = {"Hang": "Kore"}
 
 @dataclass(frozen=True, slots=True)
 class LanguageTokens:
-    """The language tokens of a multilingual model, such as `>>fra<<`.
+    """The language tokens of a multilingual model, such as `>>fra<<`."""
 
-    Attributes:
-        sources: Maps the tag of each source language to its token, which may be empty.
-        targets: Maps the tag of each target language to its token, which may be empty.
-        begins_target: If True, source and target each begin with the token of their own language
-            (M2M100, NLLB-200). If False, the source begins with the token of the target language,
-            and no token names the source language (OPUS-MT, SMaLL-100).
-    """
-
-    sources: Mapping[str, str]
-    targets: Mapping[str, str]
+    sources: Mapping[str, str]  # language tag to token, which may be empty
+    targets: Mapping[str, str]  # language tag to token, which may be empty
+    # If True, source and target each begin with the token of their own language (M2M100, NLLB-200).
+    # If False, the source begins with the token of the target language, and no token names the
+    # source language (OPUS-MT, SMaLL-100).
     begins_target: bool = False
 
     @property

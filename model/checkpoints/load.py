@@ -59,34 +59,23 @@ TRANSLATORS = ("bart", "mbart", "t5", "mt5", "umt5", "fsmt", "pegasus", "blender
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The files of one translation model.
+    """The files of one translation model."""
 
-    Attributes:
-        source: Code of the source language; empty for a model of more than one pair, as `target`.
-        weights: The file of tensors, or the index if the tensors are in shards.
-        source_vocab: The SentencePiece file of the source; it may also be `target_vocab`.
-        max_length_factor: Maximum ratio of target tokens to source tokens.
-        source_ids: The file with the ids of the source's pieces; None if `source_vocab` has them.
-            If `is_multilingual` is True, the file may be missing.
-        title: Name of the model, which is used if the model has more than one pair.
-        is_marian: Whether the tensors have Marian's names, and not those of Hugging Face.
-        is_multilingual: Whether the model belongs to the family of M2M100 and NLLB, whose
-            vocabulary has a token for each language.
-    """
-
-    source: str
+    source: str  # language code; empty for a model of more than one pair, as `target`
     target: str
-    weights: Path
-    source_vocab: Path
+    weights: Path  # the tensors, or the index if they are in shards
+    source_vocab: Path  # a SentencePiece file; it may also be `target_vocab`
     target_vocab: Path
     shortlist: Path | None
-    max_length_factor: float
+    max_length_factor: float  # maximum ratio of target tokens to source tokens
+    # The file with the ids of the source's pieces; None if `source_vocab` has them. If
+    # `is_multilingual` is True, the file may be missing.
     source_ids: Path | None = None
     target_ids: Path | None = None
     tokens: LanguageTokens | None = field(default=None, hash=False)
-    title: str = ""
-    is_marian: bool = True
-    is_multilingual: bool = False
+    title: str = ""  # used if the model has more than one pair
+    is_marian: bool = True  # whether the tensors have Marian's names, and not those of Hugging Face
+    is_multilingual: bool = False  # M2M100 or NLLB: the vocabulary has a token for each language
 
     @property
     def name(self) -> str:

@@ -70,10 +70,6 @@ class Engine:
     Args:
         runner: Runner of the model; its rows are free.
         limits: Limits of the batch.
-
-    Attributes:
-        low_latency: Whether steps are short (see `LOW_LATENCY_TOKENS`). Short steps let waiting
-            sequences, and the caller's other work, start sooner.
     """
 
     def __init__(self, runner: ModelRunner, limits: EngineLimits) -> None:
@@ -82,6 +78,8 @@ class Engine:
         self.config = runner.model.config
         self.limits = limits
         self.stats: list[BatchStats] = []
+        # Short steps (see LOW_LATENCY_TOKENS) let waiting sequences, and the caller's other work,
+        # start sooner.
         self.low_latency = False
         longest = self.config.max_target_tokens(limits.max_source_tokens)
         self.greedy = GreedyRows(limits.max_rows, longest, self.config.eos_id)

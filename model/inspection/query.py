@@ -215,21 +215,14 @@ class Knockout:
 
 @dataclass(frozen=True, slots=True)
 class AttentionJob:
-    """A sentence, its translation, and the queries about them, which one forward pass answers.
+    """A sentence, its translation, and the queries about them, which one forward pass answers."""
 
-    Attributes:
-        source: Source ids, EOS included; or the ids of a text to embed, special tokens included.
-        target: Ids that the decoder predicts, EOS included; may be empty if all queries are about
-            the encoder.
-        knockout: Parts of the model that are switched off; None if the job is not about knock-outs.
-            Every job with a knock-out, also with an empty one, runs in PyTorch, so that its results
-            can be compared. The output of other jobs may come from native code, whose int8 values
-            differ a little.
-    """
-
-    source: list[int]
-    target: list[int]
+    source: list[int]  # ids, EOS included; or of a text to embed, special tokens included
+    target: list[int]  # ids, EOS included; may be empty if all queries are about the encoder
     queries: tuple[Query, ...]
+    # The parts of the model that are switched off. Every job with a knock-out, also with an empty
+    # one, runs in PyTorch, so that its results can be compared. The output of other jobs may come
+    # from native code, whose int8 values differ a little.
     knockout: Knockout | None = None
 
     @property

@@ -40,25 +40,17 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:
-    """A text with its tokens, EOS included, for display.
+    """A text with its tokens, EOS included, for display."""
 
-    Attributes:
-        text: The text that was tokenised, or the text that the ids decode to.
-        ids: Vocabulary ids.
-        pieces: Spelling of each id in the vocabulary.
-        offsets: Span of each token in the text, without white space around the token. The starts of
-            the spans never decrease, and their ends never decrease. Tokens that share a character
-            (the pieces of a fraction sign, the bytes of an emoji) have the same span. A token of
-            white space, or without text, has an empty span. The empty span of EOS is at the end of
-            the text.
-        special: Whether each token is a special token, such as EOS, and not text.
-    """
-
-    text: str
+    text: str  # the text that was tokenised, or the text that the ids decode to
     ids: list[int]
-    pieces: list[str]
+    pieces: list[str]  # spelling of each id in the vocabulary
+    # Span of each token in the text, without white space around the token. Starts never decrease,
+    # and ends never decrease. Tokens that share a character (the pieces of a fraction sign, the
+    # bytes of an emoji) have the same span. A token of white space, or without text, has an empty
+    # span. The empty span of EOS is at the end of the text.
     offsets: list[Span]
-    special: list[bool]
+    special: list[bool]  # whether each token is a special token, such as EOS, and not text
 
 
 class Tokenizer:
@@ -66,13 +58,6 @@ class Tokenizer:
 
     The normaliser replaces or removes characters before a text is split into tokens. Texts must not
     have lone surrogates.
-
-    Attributes:
-        hidden_ids: Ids that are left out of decoded text.
-        prefix: Ids in front of the pieces of every text, such as the token of a language.
-        known_characters: Characters that `unknown_spans` has met and the vocabulary has.
-        unknown_characters: Characters that `unknown_spans` has met and the vocabulary does not
-            have, or not in all places of a word.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,8 +73,11 @@ class Tokenizer:
         self.unk_id: int = self.processor.unk_id()
         if self.eos_id < 0:
             raise CheckpointFormatError(f"{path.name} has no end-of-sentence token")
+        # Decoded text leaves these ids out.
         self.hidden_ids: frozenset[int] = frozenset((self.eos_id, self.unk_id))
-        self.prefix: list[int] = []
+        self.prefix: list[int] = []  # ids in front of every text, such as a language token
+        # Characters that `unknown_spans` has met. A character is unknown if the vocabulary does not
+        # have it, or not in all places of a word.
         self.known_characters: set[str] = set()
         self.unknown_characters: set[str] = set()
 

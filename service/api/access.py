@@ -105,14 +105,12 @@ class Origins:
 
     Args:
         allowed: Allowed origins, in addition to the server's own. `*` allows all origins.
-
-    Attributes:
-        headers: The CORS headers of all responses; None if they depend on the request.
     """
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self.allowed = {origin.lower().removesuffix("/").encode() for origin in allowed}
         self.allows_all = ANY in allowed
+        # The CORS headers of all responses; None if they depend on the request.
         self.headers: RawHeaders | None = None if self.allowed else ()
         if self.allows_all:
             self.headers = ((b"access-control-allow-origin", b"*"), *HEADERS)

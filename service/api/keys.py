@@ -35,9 +35,6 @@ class KeyRing:
 
     If the file cannot be used, the error is logged once, until the file or the error changes. The
     keys from the last successful read stay valid.
-
-    Attributes:
-        keys: The valid keys by their hash, the admin key included.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -48,7 +45,7 @@ class KeyRing:
         admin = settings.admin_key.get_secret_value()
         self._admin = (ApiKey(digest_of(admin), ADMIN, frozenset(SCOPES)),) if admin else ()
         listed = listed_keys(settings.api_keys.get_secret_value()) if self.file is None else ()
-        self.keys = self._by_digest(listed)
+        self.keys = self._by_digest(listed)  # by hash, the admin key included
         self.refresh()
 
     def find(self, given: str) -> ApiKey | None:

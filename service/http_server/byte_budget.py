@@ -44,16 +44,13 @@ class ByteBudget:
 
     Args:
         whole: A budget that contains this one, or None.
-
-    Attributes:
-        used: Number of reserved bytes.
-        transfers: Maps the reservation of each transfer in progress, a body or a reply, to the
-            time of its last progress. The order is by this time, earliest first.
     """
 
     max_bytes: int
     whole: "ByteBudget | None" = None
-    used: int = 0
+    used: int = 0  # reserved bytes
+    # Maps the reservation of each transfer in progress, a body or a reply, to the time of its last
+    # progress. The order is by this time, earliest first.
     transfers: "dict[Reservation, float]" = field(default_factory=dict)
 
     def reserve(self, size: int, give_up: Callable[[], None]) -> "Reservation":
@@ -122,21 +119,16 @@ class Reservation:
 
 @dataclass(slots=True, eq=False)
 class UnreadReply:
-    """The bytes of a connection's replies that the client has not read.
-
-    Attributes:
-        held: Size in bytes of the values that a reply is made from, such as arrays.
-        unsent: Number of bytes in the write buffer and in the kernel that the client had not
-            received at the last check. It is 0 if the write buffer was empty.
-        stalled_since: Time since which the client has read nothing; None if no bytes wait.
-    """
+    """The bytes of a connection's replies that the client has not read."""
 
     transport: asyncio.Transport
     budget: ByteBudget
-    held: int = 0
+    held: int = 0  # bytes of the values that a reply is made from, such as arrays
+    # Bytes in the write buffer and in the kernel that the client had not received at the last
+    # check. It is 0 if the write buffer was empty.
     unsent: int = 0
     reservation: Reservation | None = None
-    stalled_since: float | None = None
+    stalled_since: float | None = None  # start of the time without a read; None if no bytes wait
 
     def hold(self, num_bytes: int) -> None:
         self.held += num_bytes

@@ -38,17 +38,14 @@ class Drain:
         num_open: Returns the number of running requests of the process.
         delay_seconds: Time for which requests are still served after `begin`.
         timeout_seconds: Time limit of open requests after that delay.
-
-    Attributes:
-        has_begun: Whether `begin` has been called. Responses then close their connections, so that
-            clients with persistent connections also change to another replica.
-        refuses_work: Whether new work is refused.
     """
 
     num_open: Callable[[], int]
     delay_seconds: float
     timeout_seconds: float
     began: float = math.inf
+    # If True, responses close their connections, so that clients with persistent connections also
+    # change to another replica.
     has_begun: bool = False
     refuses_work: bool = False
 

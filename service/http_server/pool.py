@@ -67,17 +67,12 @@ class ClientConnection(Protocol):
 
 
 class Arrival(NamedTuple):
-    """The arrival of one request.
+    """The arrival of one request."""
 
-    Attributes:
-        connection: Connection of the request; None if an ASGI client in this process sent it.
-        is_admitted: Whether LoopLoad has accepted the request; None if it has not been counted.
-        began: Start of the turn of the event loop in which the request arrived, by
-            time.perf_counter. The deadline counts from this start.
-    """
-
-    connection: ClientConnection | None = None
-    is_admitted: bool | None = None
+    connection: ClientConnection | None = None  # None if an ASGI client in this process sent it
+    is_admitted: bool | None = None  # whether LoopLoad accepts it; None if it has not been counted
+    # Start of the turn of the event loop in which the request arrived, by time.perf_counter. The
+    # deadline counts from this start.
     began: float | None = None
 
 
@@ -85,21 +80,15 @@ NO_ARRIVAL = Arrival()
 
 
 class ConnectionPool:
-    """The open connections of one HTTP process.
-
-    Attributes:
-        keyless: Share of the budget for bodies without an API key in a header, if keys are needed.
-        connections: Connections within the limit.
-        refused: Connections over the limit that wait for their reply.
-        on_added: Called without arguments for each new connection.
-    """
+    """The open connections of one HTTP process."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.budget = budget = ByteBudget(settings.max_buffered_bytes)
+        # For bodies without an API key in a header, if keys are needed.
         self.keyless = ByteBudget(budget.max_bytes // KEYLESS_SHARE, budget)
-        self.connections: set[Watched] = set()
-        self.refused: set[Watched] = set()
+        self.connections: set[Watched] = set()  # within the limit
+        self.refused: set[Watched] = set()  # over the limit; they wait for their reply
         self.timer: asyncio.TimerHandle | None = None
         self.next_search = 0.0  # earliest time of the next search for idle connections
         self.on_added: Callable[[], None] = lambda: None

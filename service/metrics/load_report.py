@@ -38,14 +38,10 @@ class LoadReport:
     constant divided by the response time. Servers with equal settings have the same constant.
     Refused and failed requests do not count in the rate, so a server that refuses fast attracts no
     load.
-
-    Attributes:
-        value: Value of the header. It is empty before the second sample, and the first sample
-            after a pause empties it again.
     """
 
     def __init__(self) -> None:
-        self.value = b""
+        self.value = b""  # empty before the second sample, and at the first sample after a pause
         self._last: tuple[float, int] | None = None
         self._rate = 0.0
         self._utilization = 0.0

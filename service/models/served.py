@@ -104,22 +104,14 @@ class ServedModel(AnyServed):
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """One language pair of a model.
-
-    Attributes:
-        vocabularies: Tokenizers of the two languages, which put the language tokens of this pair
-            before texts if the model has any.
-        max_tokens: Largest number of tokens of a sentence, EOS included; 0 if the limit of the
-            server applies.
-        has_attention: Whether the attention of the model can be inspected.
-    """
+    """One language pair of a model."""
 
     name: str
     source: str
     target: str
-    vocabularies: Vocabularies
-    max_tokens: int = 0
-    has_attention: bool = True
+    vocabularies: Vocabularies  # put the pair's language tokens, if any, before texts
+    max_tokens: int = 0  # of a sentence, EOS included; 0 if the server's limit applies
+    has_attention: bool = True  # whether the attention can be inspected
 
     def limit(self, max_source_tokens: int) -> int:
         return self.max_tokens or max_source_tokens

@@ -33,30 +33,20 @@ class ReadText:
 
 @dataclass(frozen=True, slots=True)
 class TextReader:
-    """Reads texts for one model.
-
-    Attributes:
-        before: Special tokens in front of a text.
-        behind: Special tokens at the end of a text.
-        max_tokens: Largest number of tokens, special tokens included. Longer texts are truncated.
-        size: Number of values of an embedding; None if it is known only after the weights are
-            loaded.
-        is_normalized: Whether the embeddings of the model are vectors of length 1.
-        default_prompt: Name of the prompt of requests without a `prompt_name`; None for no prompt.
-        languages: Special tokens in front of a text, for each language that a request may name. It
-            is empty if the model needs no language.
-    """
+    """Reads texts for one model."""
 
     name: str
     encode: Encode
-    before: list[int]
-    behind: list[int]
-    max_tokens: int
+    before: list[int]  # special tokens in front of a text
+    behind: list[int]  # special tokens at the end of a text
+    max_tokens: int  # special tokens included; longer texts are truncated
     vocab_size: int
-    size: int | None
-    is_normalized: bool
+    size: int | None  # of an embedding; None if known only after the weights are loaded
+    is_normalized: bool  # whether embeddings have length 1
     prompts: Mapping[str, str]
-    default_prompt: str | None
+    default_prompt: str | None  # name used if a request names none; None for no prompt
+    # Special tokens in front of a text, for each language that a request may name. It is empty if
+    # the model needs no language.
     languages: Mapping[str, list[int]] = field(default_factory=dict)
 
     def with_language(self, language: str) -> "TextReader":

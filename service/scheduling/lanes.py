@@ -213,23 +213,18 @@ class LaneView:
 
 
 class Queue:
-    """The waiting items of one task kind and one model.
-
-    Attributes:
-        occupancy: Rows in use by the dispatched items, summed over all workers. If the policy of
-            the kind does not count rows: the tokens of these items.
-        pace: Measured rate of the workers.
-        margin: Measured errors of predicted times.
-    """
+    """The waiting items of one task kind and one model."""
 
     def __init__(self, num_buckets: int = 1) -> None:
         self.buckets = [LanePair() for _ in range(num_buckets)]
         self.interactive = LaneView([pair.interactive for pair in self.buckets])
         self.bulk = LaneView([pair.bulk for pair in self.buckets])
         self.lanes = [*self.interactive.lanes, *self.bulk.lanes]
+        # Rows in use by the dispatched items, summed over all workers. If the policy of the kind
+        # does not count rows: the tokens of these items.
         self.occupancy = 0
-        self.pace = Pace()
-        self.margin = Margin()
+        self.pace = Pace()  # measured rate of the workers
+        self.margin = Margin()  # measured errors of predicted times
 
     def __len__(self) -> int:
         return sum(map(len, self.buckets))

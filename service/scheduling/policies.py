@@ -39,17 +39,13 @@ class Policy(ABC):
     """Counts the work of one task kind and assigns it to workers.
 
     The methods of this class predict work as if the workers computed one item after the other.
-
-    Attributes:
-        num_buckets: Number of length buckets of each queue.
-        shares_models: Whether the models of a worker share one capacity. If so, the model whose
-            oldest item has waited longest is served first.
-        counts_rows: Whether the policy counts capacity in rows of a model's batch.
     """
 
-    num_buckets = 1
+    num_buckets = 1  # length buckets of each queue
+    # Whether the models of a worker share one capacity. If so, the model whose oldest item has
+    # waited longest is served first.
     shares_models = False
-    counts_rows = False
+    counts_rows = False  # whether capacity is counted in rows of a model's batch
 
     @abstractmethod
     def measure(self, item: WorkItem) -> None:
@@ -95,24 +91,17 @@ class Policy(ABC):
 
 @dataclass(frozen=True, slots=True)
 class TaskKind:
-    """One row of the task table: one kind of work for the workers.
+    """One row of the task table: one kind of work for the workers."""
 
-    Attributes:
-        item: Class of its work items; `item.kind` is the name of the kind.
-        executor: Import path of its executor in the worker, `module:Class`. Only workers may import
-            the class, because it loads torch.
-        share: Takes the settings, and returns the share of a worker's time that the kind gets while
-            other work waits. None means no limit, as for translation.
-        series: Names of the kind's model calls and token counts in the metrics.
-        lengths: Takes an item and the value of its result. Returns the number of source tokens and,
-            for a translation, of target tokens. None if the kind has no such counts.
-    """
-
-    item: type[WorkItem]
+    item: type[WorkItem]  # `item.kind` is the name of the kind
     policy: Policy
-    executor: str
+    executor: str  # `module:Class`; only workers may import the class, because it loads torch
+    # Returns the share of a worker's time that the kind gets while other work waits. None means no
+    # limit, as for translation.
     share: Callable[[Settings], float | None]
-    series: TaskSeries
+    series: TaskSeries  # names of model calls and token counts in the metrics
+    # Takes an item and the value of its result. Returns the number of source tokens and, for a
+    # translation, of target tokens. None if the kind has no such counts.
     lengths: Callable[[Any, Any], tuple[int, ...]] | None
 
     @property

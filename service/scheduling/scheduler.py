@@ -52,10 +52,6 @@ class Submission(ResultStream):
     Args:
         seconds: Time until the stream fails if an item is unfinished.
         withdraw: Called with all items if the stream ends while some items are unfinished.
-
-    Attributes:
-        prediction: Predicted time of all items; None if no time was predicted.
-        on_end: Called when the stream ends, with its error if there is one; simulations set it.
     """
 
     def __init__(
@@ -68,7 +64,8 @@ class Submission(ResultStream):
         self.items = items
         self.withdraw = withdraw
         self.timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._expire)
-        self.prediction: Prediction | None = None
+        self.prediction: Prediction | None = None  # predicted time of all items
+        # Called when the stream ends, with its error if there is one; simulations set it.
         self.on_end: Callable[[Exception | None], None] | None = None
 
     def close(self) -> None:
@@ -107,10 +104,6 @@ class Scheduler:
             sentences of these rows wait in the worker until rows of the batch are free. An
             interactive sentence that arrives later waits behind them.
         sharing: Shares the results of equal items; None if every item is computed.
-
-    Attributes:
-        queues: The queue of each kind and model.
-        filled: For each kind, the models whose queues may have waiting items.
     """
 
     def __init__(
@@ -128,7 +121,8 @@ class Scheduler:
         self.call_soon = call_soon
         self.rows_ahead = rows_ahead
         self.sharing = sharing
-        self.queues: dict[str, dict[str, Queue]] = {kind: {} for kind in kinds}
+        self.queues: dict[str, dict[str, Queue]] = {kind: {} for kind in kinds}  # by model
+        # For each kind, the models whose queues may have waiting items.
         self.filled: dict[str, dict[str, None]] = {kind: {} for kind in kinds}
         self.workers: dict[Link, WorkerState] = {}
         self.ids = itertools.count(1)

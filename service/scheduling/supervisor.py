@@ -119,10 +119,6 @@ class Supervisor:
             MAX_DEVICE_FAILURES fatal device errors.
         timeout_seconds: Time after which a silent worker is restarted, if it holds work or has not
             answered a Load or an Unload.
-
-    Attributes:
-        on_lost_model: Called with the name of a model that a restarted worker cannot load, if the
-            model was first loaded while the server ran.
     """
 
     def __init__(
@@ -144,6 +140,8 @@ class Supervisor:
         self.timeout_seconds = timeout_seconds
         self.ready: dict[str, dict[str, Resident]] = {}  # keys: worker name, then model name
         self.failure: str | None = None
+        # Called with a model's name when a restarted worker cannot load the model, if it was first
+        # loaded while the server ran.
         self.on_lost_model: Callable[[str], None] = lambda name: None
         self.initial = config.models.names  # the server ends if a worker cannot load these
         self.files = {files.name: files for files in config.models.files}

@@ -109,16 +109,13 @@ class Database:
 
     Args:
         is_observer: Whether a damaged file is left in its place, and failures are not logged.
-
-    Attributes:
-        reason: Why the file cannot be used; "" since the last success of a write.
     """
 
     def __init__(self, folder: str, is_observer: bool = False) -> None:
         self.folder = Path(folder).expanduser()
         self.path = self.folder / FILE
         self.is_observer = is_observer
-        self.reason = ""
+        self.reason = ""  # why the file cannot be used; "" since the last success of a write
         self._logged: dict[str, float] = {}
         # The thread is the state's own, so that a file that is locked delays no other work.
         self._thread = ThreadPoolExecutor(1, "regard-state")
@@ -329,9 +326,6 @@ class StateWatch:
     Args:
         is_needed: Whether settings need the state. Without them, the file is not created.
         report: Called after each check with True if the state can be used.
-
-    Attributes:
-        fault: The reason why the state cannot be used; "" if it can be used.
     """
 
     def __init__(
@@ -340,7 +334,7 @@ class StateWatch:
         self.database = database
         self.is_needed = is_needed
         self.report = report
-        self.fault = UNCHECKED if is_needed else ""
+        self.fault = UNCHECKED if is_needed else ""  # why the state cannot be used, or ""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -48,21 +48,14 @@ class Backlog(Generic[Item]):
     """Waiting items, the batch in progress, and the parts of failed batches.
 
     A batch that failed is computed again in halves, until the item at fault is alone.
-
-    Attributes:
-        waiting: Items in order of arrival.
-        retries: Parts of failed batches; each part is computed by itself.
-        running: Items of the batch in progress, by id.
-        is_retry: Whether the batch in progress is a part of a failed batch.
-        given_up: Ids of items in the batch in progress whose results are no longer wanted.
     """
 
     def __init__(self) -> None:
-        self.waiting: deque[Item] = deque()
-        self.retries: deque[list[Item]] = deque()
-        self.running: dict[int, Item] = {}
-        self.is_retry = False
-        self.given_up: set[int] = set()
+        self.waiting: deque[Item] = deque()  # in order of arrival
+        self.retries: deque[list[Item]] = deque()  # parts of failed batches, one a batch
+        self.running: dict[int, Item] = {}  # items of the batch in progress, by id
+        self.is_retry = False  # whether the batch in progress is a part of a failed batch
+        self.given_up: set[int] = set()  # ids in `running` whose results are no longer wanted
 
     def __len__(self) -> int:
         return len(self.waiting) + sum(map(len, self.retries)) + len(self.running)
@@ -117,18 +110,13 @@ class Backlog(Generic[Item]):
 
 
 class TokenBudget:
-    """The largest number of tokens of a batch, which is lowered when memory runs out.
-
-    Attributes:
-        usual: Limit until memory runs out; None for no limit.
-        limit: Lowered limit; None if the usual limit applies.
-        failed_tokens: Largest number of tokens of a batch that ran out of memory; 0 if none did. It
-            is set back to 0 when the lowered limit is removed.
-    """
+    """The largest number of tokens of a batch, which is lowered when memory runs out."""
 
     def __init__(self, usual: int | None = None) -> None:
-        self.usual = usual
-        self.limit: int | None = None
+        self.usual = usual  # limit until memory runs out; None for no limit
+        self.limit: int | None = None  # lowered limit; None if the usual limit applies
+        # Largest number of tokens of a batch that ran out of memory; 0 if none did. It is set back
+        # to 0 when the lowered limit is removed.
         self.failed_tokens = 0
         self.changed = 0.0
 
@@ -178,13 +166,11 @@ class Turns:
 
     A candidate has the length bucket of its shortest texts as `level`, and its lowest id as
     `oldest`. Its `cost` is the approximate cost of its next slice, in a unit of all candidates.
-
-    Attributes:
-        debt: Work that OLDEST_SHARE assigns to the oldest text and that is not done yet. It has the
-            unit of the costs.
     """
 
     def __init__(self) -> None:
+        # Work that OLDEST_SHARE assigns to the oldest text and that is not done yet, in the unit of
+        # the costs.
         self.debt = 0.0
 
     def choose(self, candidates: Sequence[Candidate]) -> Candidate:
@@ -212,29 +198,22 @@ class Executor(ABC, Generic[Item, Queue]):
 
     The constructor of a subclass takes an entry of
     `service.workers.loading.LoadedModel.executables`, which computes, and the device.
-
-    Attributes:
-        noun: Word for an item in the log.
-        backlogs: The items.
-        current: The backlog whose batch is in progress, or has just failed.
-        budget: Limits the tokens of a batch.
-        stats: Model calls since the last `drain_stats`.
-        cost: Seconds of the last measured step, which `TimeShare` sets and `Turns` uses as the
-            estimate for the next step.
     """
 
-    noun = "item"
+    noun = "item"  # word for an item in the log
 
     def __init__(
         self, device: torch.device, backlogs: Sequence[Queue], budget: TokenBudget
     ) -> None:
         self.device = device
         self.backlogs = backlogs
-        self.current = backlogs[0]
+        self.current = backlogs[0]  # its batch is in progress, or has just failed
         self.budget = budget
         self.timer = timer_of(device)
+        # Seconds of the last measured step, which `TimeShare` sets and `Turns` uses as the estimate
+        # for the next step.
         self.cost = 0.0
-        self.stats: list[BatchStats] = []
+        self.stats: list[BatchStats] = []  # model calls since the last `drain_stats`
 
     def __len__(self) -> int:
         return sum(map(len, self.backlogs))
@@ -437,12 +416,9 @@ class BatchExecutor(Executor[Item, Bucket[Item]]):
     usually for the short text. A share of the work goes to the oldest text, so that long texts are
     also finished while many short texts arrive. `service.workers.time_share` decides when a slice
     is computed.
-
-    Attributes:
-        phase: Name of the batches in the statistics.
     """
 
-    phase: str
+    phase: str  # name of the batches in the statistics
 
     def __init__(
         self,

@@ -184,15 +184,12 @@ class LoadFailed:
     """Worker to server: a model could not be loaded.
 
     If the model is in the WorkerConfig of the worker, the worker ends after this message.
-
-    Attributes:
-        message: The reason, with the model's name.
-        error: Name of the error's class; empty for a ModelError, which means that the files or the
-            device cannot be used.
     """
 
-    message: str
+    message: str  # the reason, with the model's name
     name: str = ""
+    # Name of the error's class; empty for a ModelError, which means that the files or the device
+    # cannot be used.
     error: str = ""
     is_out_of_memory: bool = False
 

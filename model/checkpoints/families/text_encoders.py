@@ -18,23 +18,17 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The encoders of one `model_type`.
+    """The encoders of one `model_type`."""
 
-    Attributes:
-        prefix: Prefix of the tensor names in files that also contain a task head.
-        names: Maps the names of the encoder's parameters to tensor names of the file. `{i}` stands
-            for the number of a layer, from 0. Some encoders have only a part of the parameters.
-        read: Returns the config, given the options and the name of the file (for messages).
-        ignored: Pattern of the names of tensors that embeddings do not need. It does not match
-            the tensors of a classification head, so files with such a head are refused.
-        splits: Maps the suffix of a tensor's name to the suffixes of the equal parts into which
-            the tensor is split.
-    """
-
-    prefix: str
+    prefix: str  # of tensor names in files that also contain a task head
+    # Maps the encoder's parameters to tensor names of the file. `{i}` is the number of a layer,
+    # from 0. Some encoders have only a part of the parameters.
     names: Mapping[str, str]
-    read: Callable[[Options, str], TextEncoderConfig]
+    read: Callable[[Options, str], TextEncoderConfig]  # takes the file's name for messages
+    # Matches the tensors that embeddings do not need, but not those of a classification head. Files
+    # with such a head are therefore refused.
     ignored: re.Pattern[str]
+    # Maps the suffix of a tensor's name to the suffixes of its equal parts.
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 

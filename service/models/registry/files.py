@@ -47,23 +47,14 @@ def published_sum(name: str, value: object) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A file of a model, as a registry publishes it, or as it is on disk.
+    """A file of a model, as a registry publishes it, or as it is on disk."""
 
-    Attributes:
-        name: Path inside the model's folder.
-        size: Size on disk in bytes; None if it is not known before the file is fetched.
-        sha256: Checksum on disk; None if it is not known before the file is fetched.
-        url: Address of a published file.
-        git_sha1: Git's blob id, which Hugging Face publishes for small files.
-        is_packed: Whether the registry may store the file packed with gzip.
-    """
-
-    name: str
-    size: int | None = None
-    sha256: str | None = None
+    name: str  # path inside the model's folder
+    size: int | None = None  # bytes on disk; None if not known before the file is fetched
+    sha256: str | None = None  # on disk; None if not known before the file is fetched
     url: str = ""
-    git_sha1: str | None = None
-    is_packed: bool = False
+    git_sha1: str | None = None  # Git's blob id, which Hugging Face publishes for small files
+    is_packed: bool = False  # whether the registry may store the file packed with gzip
 
 
 def with_pins(files: Sequence[ModelFile], pins: Mapping[str, str]) -> tuple[ModelFile, ...]:

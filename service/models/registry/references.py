@@ -47,23 +47,17 @@ PULLED = (Source.HUB, Source.FIREFOX)
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model to serve. `str` gives its reference.
-
-    Attributes:
-        name: A folder, a package, `owner/name`, a language pair, or a model's name at an endpoint.
-        revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; if empty,
-            the source's default is used. For the source OPENAI, the address of the endpoint,
-            followed by `#` and the language pairs.
-        device: Device of the model; if empty, the server's setting is used.
-        dtype: Precision of the model; if empty, the server's setting is used.
-        pins: Maps paths inside the model's folder to the sha256 checksums that the files must have.
-    """
+    """A model to serve. `str` gives its reference."""
 
     source: Source
-    name: str
+    name: str  # a folder, package, `owner/name`, language pair, or an endpoint's model
+    # A branch, tag or commit at Hugging Face, or an architecture at Mozilla; if empty, the source's
+    # default is used. For the source OPENAI, the address of the endpoint, followed by `#` and the
+    # language pairs.
     revision: str = ""
-    device: str = ""
-    dtype: str = ""
+    device: str = ""  # if empty, the server's setting is used
+    dtype: str = ""  # precision; if empty, the server's setting is used
+    # Maps paths inside the model's folder to the sha256 checksums that the files must have.
     pins: Mapping[str, str] = field(default_factory=dict)
 
     @property

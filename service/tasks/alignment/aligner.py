@@ -25,19 +25,15 @@ from service.workers.messages import Resident
 
 @dataclass(slots=True)
 class TranslatedPair:
-    """A tokenised sentence, and its tokenised translation by a model.
-
-    Attributes:
-        weights: Cross-attention (T, S) of T target tokens to S source tokens; None if the decode
-            steps have not recorded it, until `PairAligner.attend`.
-        shift: 0 if row t has the weights of target token t; 1 if row t + 1 has these weights.
-    """
+    """A tokenised sentence, and its tokenised translation by a model."""
 
     model: str
     source: TokenizedText
     target: TokenizedText
+    # Cross-attention (T, S) of T target tokens to S source tokens; None if the decode steps have
+    # not recorded it, until `PairAligner.attend`.
     weights: NDArray[np.float32] | None
-    shift: int = 0
+    shift: int = 0  # 0 or 1: row t + shift has the weights of target token t
 
     @property
     def attention(self) -> tuple[NDArray[np.float32], TokenizedText, TokenizedText, int]:
