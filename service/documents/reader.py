@@ -28,6 +28,7 @@ from service.documents.formats import Document, read_document
 from service.documents.tagged import plain_text
 from service.errors import fault, stopping
 from service.ipc.processes import module_command
+from service.text.messages import without_syntax
 
 logger = logging.getLogger("regard.documents")
 
@@ -253,13 +254,15 @@ def _described(document: Document, texts: Sequence[str]) -> list[bytes]:
             f"the texts of the document have {size} bytes; the limit is {MAX_TEXT_BYTES}. Split it"
         )
     step = len(texts) // SAMPLE_TEXTS + 1
+    is_html = document.is_html
     num_chars, sample = 0, []
-    for number, words in enumerate(map(plain_text, texts) if document.is_html else texts):
+    for number, words in enumerate(map(plain_text, texts) if is_html else texts):
         num_chars += len(words)
         if number % step == 0:
-            sample.append(words[:SAMPLE_CHARS])
-    is_html = b"html" if document.is_html else b""
-    return [is_html, b"%d" % num_chars, _encoded("\n".join(sample)[:SAMPLE_CHARS]), *encoded]
+            shown = without_syntax(texts[number], is_html)
+            sample.append((plain_text(shown) if is_html else shown)[:SAMPLE_CHARS])
+    kind = b"html" if is_html else b""
+    return [kind, b"%d" % num_chars, _encoded("\n".join(sample)[:SAMPLE_CHARS]), *encoded]
 
 
 def _limit(max_bytes: int, max_seconds: int) -> None:

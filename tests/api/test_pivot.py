@@ -60,6 +60,13 @@ def test_text_goes_through_two_models(serve_any: ServeAny, models: str, script: 
     assert direct == {"translatedText": SENTENCE}
 
 
+def test_message_goes_through_two_models(serve: Serve, models: str, script: Script) -> None:
+    text = f"{{g, select, a {{{SENTENCE}}} other {{{OTHER}}}}}"
+    body = translate(serve(models=models), text).json()
+    assert body == {"translatedText": text, "models": ["de-en", "en-fr"]}
+    assert len(script.admitted) == 4
+
+
 def test_stream_goes_through_two_models(serve_any: ServeAny, models: str) -> None:
     server = serve_any(models=models)
     body = {"q": f"{SENTENCE}.\n{OTHER}.", "source": "de", "target": "fr"}

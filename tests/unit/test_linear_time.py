@@ -42,11 +42,13 @@ from service.text.formatting import (
 from service.text.glossary import Terms, lacking, read_entries, write_tsv
 from service.text.letters import has_letters, has_words
 from service.text.markup import MarkupText, protect_markup
+from service.text.messages import read_message, without_syntax
 from service.text.protection import protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
 from service.text.tags import WordAttention, distribute, insert, lift, place_tags
 from service.text.typography import FOLDED
 from service.text.xml_text import XmlRules
+from tests.icu import translated
 from tests.text_tokenizers import unknown_characters
 
 LIMIT = 127
@@ -207,9 +209,23 @@ def guarded(text: str, tokenizer: Tokenizer) -> None:
     rejecting(Reading(ids, text, Hypothesis(ids), text, 0))
 
 
+def in_messages(text: str, _: Tokenizer) -> None:
+    for source in (
+        f"{{n, plural, one {{{text}}} other {{# a}}}} b {text}",
+        f"{text} {{n, plural, one {{<b>a</b> {text}}} other {{# b}}}}",
+        f"{{n, plural, =0 {{{text}}}" * 40,
+        "{g, select, a {" * (len(text) // 15),
+        "a. {n, plural, one {# b} other {{c}}} " * (len(text) // 38),
+    ):
+        for is_markup in (False, True):
+            if message := read_message(source, is_markup):
+                translated(message, str)
+    without_syntax(text)
+
+
 USES: tuple[Callable[[str, Tokenizer], None], ...] = (
     *(carried, loaded, with_capitals, in_html, in_xml, protected, cleaned_text, split),
-    *(capitalised, ended, termed, listed, named, guarded),
+    *(capitalised, ended, termed, listed, named, guarded, in_messages),
 )
 
 

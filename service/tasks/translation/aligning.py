@@ -20,6 +20,7 @@ from service.tasks.alignment.alignment import (
 )
 from service.tasks.context import RequestContext
 from service.tasks.threads import run_sized
+from service.tasks.translation.messages import TranslatedMessage
 from service.tasks.translation.sentences import Sentence, TranslatedText, num_chars, total_chars
 from service.text.carriage import split_at_markers
 from service.text.protection import MARKER
@@ -34,8 +35,9 @@ async def align_words(
     """Aligns the words of sentences with their best translations; stores `alignments` in texts.
 
     The texts have no tags. A protected span is one word. The words count code points from the
-    start of each text, as the models get it.
+    start of each text, as the models get it. Messages are left out.
     """
+    texts = [text for text in texts if not isinstance(text, TranslatedMessage)]
     size = total_chars(texts)
 
     def pairs_of() -> list[tuple[Sentence, TranslatedPair]]:

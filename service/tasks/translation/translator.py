@@ -26,6 +26,7 @@ from service.tasks.detection import DetectionPool
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 from service.tasks.translation.aligning import align_words, insert_tags
 from service.tasks.translation.fidelity import complete, guard
+from service.tasks.translation.messages import TranslatedMessage, extend_all
 from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.sentences import MAX_TAGS, Sentence, TranslatedText, total_chars
 from service.tasks.translation.terminology import use_terms
@@ -38,6 +39,7 @@ from service.text.formatting import lower_capitals
 from service.text.glossary import Terms
 from service.text.letters import has_letters
 from service.text.markup import protect_markup
+from service.text.messages import Message, read_message, without_syntax
 from service.text.protection import MARKER, ProtectedText, merged, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
 from service.text.tags import Tag, distribute, lift
@@ -102,7 +104,9 @@ class TranslationRequest:
         return self.is_html or self.xml is not None
 
     def words(self, text: str) -> str:
-        """Returns the words of a text, without markup."""
+        """Returns the words of a text, without markup and without the syntax of messages."""
+        if "{" in text:
+            text = without_syntax(text, self.has_markup)
         if self.xml is not None:
             return xml_text.plain_text(text, self.xml)
         return html_text.plain_text(text) if self.is_html else text
@@ -124,8 +128,8 @@ class Translator:
         self, request: TranslationRequest, context: RequestContext
     ) -> list[TranslatedText]:
         """Translates every text of a request."""
-        texts, pipeline = await self._begin(request, context)
-        await self._translate(request, texts, pipeline, context)
+        texts, messages, pipeline = await self._begin(request, context)
+        await self._translate(request, texts, pipeline, context, messages)
         _end(texts, pipeline, context)
         await _join(texts, pipeline, context)
         if request.is_aligned:
@@ -141,14 +145,15 @@ class Translator:
         Each sentence is yielded as soon as it and all sentences before it are done. Alignments
         count code points from the start of the whole text.
         """
-        texts, pipeline = await self._begin(request, context)
+        texts, _, pipeline = await self._begin(request, context)
         num_chars = sum(map(len, request.texts))
         parts = await run_sized(
             num_chars, pipeline.deadline, lambda: [part for text in texts for part in text.parts()]
         )
 
         async def translate(part: TranslatedText) -> TranslatedText:
-            await self._translate(request, [part], pipeline, context)
+            messages = [part] if isinstance(part, TranslatedMessage) else []
+            await self._translate(request, [part], pipeline, context, messages)
             await _join([part], pipeline, context)
             return part
 
@@ -166,8 +171,8 @@ class Translator:
 
     async def _begin(
         self, request: TranslationRequest, context: RequestContext
-    ) -> tuple[list[TranslatedText], PivotPipeline]:
-        """Admits a request and prepares its texts."""
+    ) -> tuple[list[TranslatedText], list[TranslatedMessage], PivotPipeline]:
+        """Admits a request and prepares its texts; returns all texts, and the messages."""
         settings = self.settings
         deadline = context.deadline(settings.request_timeout_seconds)
         num_chars = sum(map(len, request.texts))
@@ -178,8 +183,11 @@ class Translator:
             texts = await self._prepare_all(request, num_chars, deadline)
         finally:
             context.add("tokenize", time.perf_counter() - started)
+        messages: list[TranslatedMessage] = []
         num_sentences = num_tokens = 0
         for text in texts:
+            if isinstance(text, TranslatedMessage):
+                messages.append(text)
             num_sentences += len(text.sentences)
             for sentence in text.sentences:
                 num_tokens += len(text.route) * len(sentence.ids)
@@ -189,7 +197,8 @@ class Translator:
         if request.is_aligned:
             options = replace(options, return_attention=True)
         limit = settings.max_source_tokens
-        return texts, PivotPipeline(lease, options, limit, is_bulk, deadline, num_tokens)
+        pipeline = PivotPipeline(lease, options, limit, is_bulk, deadline, num_tokens)
+        return texts, messages, pipeline
 
     async def _translate(
         self,
@@ -197,8 +206,9 @@ class Translator:
         texts: list[TranslatedText],
         pipeline: PivotPipeline,
         context: RequestContext,
+        messages: Sequence[TranslatedMessage] = (),
     ) -> None:
-        """Translates texts or parts of texts."""
+        """Translates texts or parts of texts; `messages` are the messages among the texts."""
         sentences: list[Sentence] = []
         for text in texts:
             sentences += text.sentences
@@ -216,10 +226,26 @@ class Translator:
             await complete(with_spans, pipeline)
         if beam_size := self.settings.guard_beam_size:
             await guard(sentences, pipeline, min(beam_size, self.settings.max_beam_size))
-        if request.has_markup:
+        if request.has_markup or messages:
             await insert_tags(sentences, self.aligner, context, deadline)
         if request.is_aligned:
             await align_words(texts, self.aligner, context, deadline)
+        if messages:
+            await self._complete_messages(request, messages, pipeline, context)
+
+    async def _complete_messages(
+        self,
+        request: TranslationRequest,
+        messages: Sequence[TranslatedMessage],
+        pipeline: PivotPipeline,
+        context: RequestContext,
+    ) -> None:
+        """Translates sentences of messages until each message can be written."""
+        size = total_chars(messages)
+        # With `xml`, the inline tags are inserted. The texts are prepared already.
+        part = replace(request, is_aligned=False, xml=request.xml or XmlRules())
+        while texts := await run_sized(size, pipeline.deadline, extend_all, messages):
+            await self._translate(part, texts, pipeline, context)
 
     async def _prepare_all(
         self, request: TranslationRequest, num_chars: int, deadline: float
@@ -237,7 +263,14 @@ class Translator:
         def prepare_all() -> list[TranslatedText]:
             texts = []
             for number, language in enumerate(detected):
-                texts.append(prepare(request, number, language, catalog, limit))
+                text = request.texts[number]
+                message = read_message(text, request.has_markup) if "{" in text else None
+                if message is None:
+                    texts.append(prepare(request, number, language, catalog, limit))
+                else:
+                    texts.append(
+                        prepare_message(message, request, number, language, catalog, limit)
+                    )
             return texts
 
         return await run_sized(num_chars, deadline, prepare_all)
@@ -302,6 +335,39 @@ def prepare(
             if has_spans and sentence.load(0):
                 sentence.ids = sentence.carrier_ids
     return prepared
+
+
+def prepare_message(
+    message: Message,
+    request: TranslationRequest,
+    number: int,
+    detected: Detection | None,
+    catalog: Catalog,
+    max_source_tokens: int,
+) -> TranslatedText:
+    """Returns a message with the texts that must be translated first; arguments as in `prepare`."""
+    rules = XmlRules() if message.has_xml_tags else request.xml
+    part = replace(request, xml=rules)
+
+    def prepare_part(text: str) -> TranslatedText:
+        return prepare(replace(part, texts=[text]), 0, detected, catalog, max_source_tokens)
+
+    empty = prepare_part("")
+    if not empty.route:
+        return prepare(request, number, detected, catalog, max_source_tokens)
+    translated = TranslatedMessage(
+        empty.route,
+        detected,
+        (),
+        languages=empty.languages,
+        number=number,
+        alignments=[] if request.is_aligned else None,
+        message=message,
+        prepare=prepare_part,
+        split=lambda text: _segments(text, part, empty.languages[0]),
+    )
+    translated.extend()
+    return translated
 
 
 def _segments(text: str, request: TranslationRequest, source: str) -> Segments:
