@@ -80,7 +80,8 @@ def test_html_has_the_same_form(real_server: AnyServer) -> None:
     assert found["translatedText"] == "<b>COMPRE AGORA</b> <p>Olá</p>"
 
 
-def test_alignment_has_the_words_of_the_model(real_server: AnyServer) -> None:
-    """Words are aligned in code points of the translation, so it stays as the model wrote it."""
+def test_alignment_has_the_same_form(real_server: AnyServer) -> None:
     found = real_server.translate("Hello", return_alignment=True).json()
-    assert found["translatedText"] == "Olá,"
+    assert found["translatedText"] == "Olá"
+    (sentence,) = found["alignment"]
+    assert (sentence["source_words"], sentence["target_words"]) == ([[0, 5]], [[0, 3]])
