@@ -228,16 +228,13 @@ class EmbeddingItem(WorkItem):
 
 @dataclass(slots=True)
 class RerankItem(WorkItem):
-    """A pair to score; the value of its result is the score, as the 4 bytes of a float32.
-
-    Attributes:
-        ids: Token ids of the pair. If the model distinguishes segments, the ids of the second
-            segment are marked: the vocabulary size is added to each id.
-    """
+    """A pair to score; the value of its result is the score, as the 4 bytes of a float32."""
 
     kind: ClassVar[str] = RERANK
 
     model: str
+    # If the model distinguishes segments, the ids of the second segment are marked: the vocabulary
+    # size is added to each id.
     ids: list[int]
     is_bulk: bool = False
     id: int = 0

@@ -52,19 +52,14 @@ class OpenRequests:
 
 @dataclass(eq=False)
 class Services:
-    """The objects that routes work with, and the models that this process serves.
-
-    Attributes:
-        started: Start of the server, in Unix seconds.
-        folder: Folder of the translated documents; "" without REGARD_FILES.
-    """
+    """The objects that routes work with, and the models that this process serves."""
 
     settings: Settings
     catalog: Catalog
     backend: Backend
     state: Database
-    started: int
-    folder: str = ""
+    started: int  # in Unix seconds
+    folder: str = ""  # of the translated documents; "" without REGARD_FILES
 
     def __post_init__(self) -> None:
         settings, catalog, backend, state = self.settings, self.catalog, self.backend, self.state

@@ -121,12 +121,7 @@ class Acceptor:
 
 
 class DrainingServer(uvicorn.Server):
-    """A server that drains before it closes its listening sockets.
-
-    Attributes:
-        on_drain: Called once, when the server begins to drain.
-        on_force: Called in the event loop when the server must end at once.
-    """
+    """A server that drains before it closes its listening sockets."""
 
     config: HttpServerConfig
 
@@ -134,7 +129,8 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self.drain = drain
         self.acceptor: Acceptor | None = None
-        self.on_drain: Callable[[], None] = lambda: None
+        self.on_drain: Callable[[], None] = lambda: None  # called once, at the start
+        # Called in the event loop when the server must end at once.
         self.on_force: Callable[[], None] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -85,19 +85,13 @@ class Turn:
 
 @dataclass(eq=False)
 class LoopLoad:
-    """Measures the turns that have requests, and limits the number of requests in a turn.
-
-    Attributes:
-        is_overloaded: Whether turns have a limit.
-        limit: Largest number of requests of a turn. Each client may send an equal share of them.
-        turn_began: Time at which the turn of the last request began, in seconds.
-    """
+    """Measures the turns that have requests, and limits the number of requests in a turn."""
 
     clock: Callable[[], float] = perf_counter
     cpu_clock: Callable[[], float] = thread_time
-    is_overloaded: bool = False
-    limit: int = MIN_REQUESTS
-    turn_began: float = 0.0
+    is_overloaded: bool = False  # whether turns have a limit
+    limit: int = MIN_REQUESTS  # requests of a turn; each client may send an equal share of them
+    turn_began: float = 0.0  # time at which the turn of the last request began, in seconds
     _turn: Turn | None = None  # the turn whose requests are being read
     _was_long: bool = False  # whether the last turn lasted more than LONG_CPU_SECONDS
     _num_clients: int = 1  # number of clients of the last turn

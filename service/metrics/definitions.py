@@ -80,12 +80,7 @@ class TaskSeries:
 
 
 class Metrics:
-    """All metrics of one server.
-
-    Attributes:
-        num_ok: Number of successful requests since the server's start.
-        num_billed: Characters that DeepL's routes have translated since the server's start.
-    """
+    """All metrics of one server."""
 
     def __init__(self, version: str = "", series: Mapping[str, TaskSeries] | None = None) -> None:
         self.task_series = dict(series or {})
@@ -96,6 +91,7 @@ class Metrics:
         self.exposition = Exposition(self.registry)
         self.openmetrics = Exposition(self.registry, is_openmetrics=True)
         self.series = LibrarySeries()
+        # Successful requests, and characters that DeepL's routes have translated, since the start.
         self.num_ok = self.num_billed = 0
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)

@@ -69,11 +69,7 @@ def observe(samples: Iterable[tuple[Series, float]], count: int = 1, trace_id: s
 
 
 class Histogram:
-    """A histogram metric with one series for each combination of label values.
-
-    Attributes:
-        series: The series by label values. A series is created when it is first looked up.
-    """
+    """A histogram metric with one series for each combination of label values."""
 
     def __init__(
         self,
@@ -86,6 +82,7 @@ class Histogram:
         self.name = name
         self.text = text
         self.label_names = labels
+        # The series by label values. A series is created when it is first looked up.
         self.series = defaultdict[tuple[str, ...], Series](lambda: Series(bounds))
         registry.register(self)
 

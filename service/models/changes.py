@@ -59,14 +59,7 @@ async def announce_to_none(_files: ModelSet) -> None: ...
 
 
 class ModelChanges:
-    """Loads and unloads served models.
-
-    Attributes:
-        states: States of models that are being loaded or unloaded, or whose load failed.
-        failures: Maps each model whose state is `failed` to the reason of the failure.
-        overdue: Models whose load still ran when the request got the reply `loading`. The client
-            has not received the result of this load.
-    """
+    """Loads and unloads served models."""
 
     def __init__(
         self,
@@ -80,8 +73,10 @@ class ModelChanges:
         self.supervisor = supervisor
         self.kinds_of = kinds_of
         self.announce: Announce = announce_to_none
-        self.states: dict[str, ModelState] = {}
-        self.failures: dict[str, str] = {}
+        self.states: dict[str, ModelState] = {}  # of models in loading or unloading, or failed
+        self.failures: dict[str, str] = {}  # reasons of the state `failed`, by model
+        # Models whose load still ran when the request got the reply `loading`. The client has not
+        # received the result of this load.
         self.overdue: set[str] = set()
         self.turn = asyncio.Lock()
         self.tasks: set[asyncio.Task[None]] = set()

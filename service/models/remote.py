@@ -28,15 +28,10 @@ REMOTE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RemoteFiles:
-    """One language pair of a remote model. A remote model has no files on this machine.
+    """One language pair of a remote model. A remote model has no files on this machine."""
 
-    Attributes:
-        model: Name of the model at its endpoint.
-        url: Address of the endpoint, such as `http://host/v1`, without `/chat/completions`.
-    """
-
-    model: str
-    url: str
+    model: str  # its name at the endpoint
+    url: str  # of the endpoint, such as `http://host/v1`, without `/chat/completions`
     source: str
     target: str
 

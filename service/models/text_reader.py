@@ -19,15 +19,10 @@ ids than fit, ids at the truncated end may be missing."""
 
 @dataclass(slots=True)
 class ReadText:
-    """A text as a model reads it.
+    """A text as a model reads it."""
 
-    Attributes:
-        ids: Ids of the tokens, with special tokens and the prompt.
-        num_tokens: Number of tokens before truncation; only a lower bound if `is_exact` is false.
-    """
-
-    ids: list[int]
-    num_tokens: int
+    ids: list[int]  # with special tokens and the prompt
+    num_tokens: int  # before truncation; it is only a lower bound if `is_exact` is false
     is_exact: bool = True
 
 

@@ -108,15 +108,10 @@ def late(needed: float, seconds: float) -> OverloadedError:
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket, which refills from empty to full in one minute.
+    """A token bucket, which refills from empty to full in one minute."""
 
-    Attributes:
-        left: Number of units (requests or characters) that may be used at time `since`.
-        since: Time of the last refill, by time.monotonic.
-    """
-
-    left: float
-    since: float
+    left: float  # requests or characters that may be used at time `since`
+    since: float  # last refill, by time.monotonic
 
     def refill(self, limit: int, now: float) -> None:
         self.left = min(limit, self.left + (now - self.since) * limit / MINUTE)

@@ -18,15 +18,11 @@ Key = tuple[object, ...]
 
 @dataclass(eq=False)
 class SentenceSharing:
-    """The items in progress, and a bounded cache of results.
-
-    Attributes:
-        max_entries: Largest number of cached results; 0 turns the cache off.
-        running: Equal items of one lane. The first of them is computed, the others wait for it.
-    """
+    """The items in progress, and a bounded cache of results."""
 
     metrics: Metrics
-    max_entries: int
+    max_entries: int  # of `cache`; 0 turns the cache off
+    # Equal items of one lane. The first of them is computed, the others wait for it.
     running: dict[tuple[Key, bool], list[WorkItem]] = field(default_factory=dict)
     cache: OrderedDict[Key, Any] = field(default_factory=OrderedDict)
 

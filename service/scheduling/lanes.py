@@ -34,16 +34,13 @@ class ClientItems:
 
 
 class Lane:
-    """Holds waiting items. Clients take turns; the items of a client are in order of arrival.
-
-    Attributes:
-        clients: Maps each client to its items. The client whose turn is next comes first.
-        last_arrival: Time by time.perf_counter at which the newest item was submitted.
-    """
+    """Holds waiting items. Clients take turns; the items of a client are in order of arrival."""
 
     def __init__(self) -> None:
-        self.last_arrival = -math.inf
-        self.clients: OrderedDict[str, ClientItems] = OrderedDict()
+        self.last_arrival = -math.inf  # time of the newest item's submission, by perf_counter
+        self.clients: OrderedDict[str, ClientItems] = (
+            OrderedDict()
+        )  # its order is that of their turns
         self.num_items = 0
         self.tokens = 0
         self.rows = 0

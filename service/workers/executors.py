@@ -380,18 +380,13 @@ class TranslationExecutor(Executor[TranslationItem, Backlog[TranslationItem]]):
 
 
 class Bucket(Backlog[Item]):
-    """The items of one length bucket.
-
-    Attributes:
-        level: Index of the bucket; bucket 0 has the shortest texts.
-        batch: The computation of the batch in progress; None before its first slice.
-    """
+    """The items of one length bucket."""
 
     def __init__(self, level: int, budget: TokenBudget) -> None:
         super().__init__()
-        self.level = level
+        self.level = level  # bucket 0 has the shortest texts
         self.budget = budget
-        self.batch: Any = None
+        self.batch: Any = None  # the computation in progress; None before its first slice
 
     def choose(self) -> None:
         if not self.running:

@@ -45,13 +45,9 @@ WARM_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in a worker; `Resident` explains the other fields.
+    """A model in a worker; `Resident` explains the other fields."""
 
-    Attributes:
-        executables: Maps the name of each task kind to the object with which its executor computes.
-    """
-
-    executables: Mapping[str, Any]
+    executables: Mapping[str, Any]  # task kind to the object with which its executor computes
     device: torch.device
     dtype: str
     num_bytes: int = 0

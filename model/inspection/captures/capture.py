@@ -37,18 +37,14 @@ class AttentionSite:
 
 @dataclass(frozen=True, slots=True)
 class LayerRest:
-    """The rest of a layer after an attention sublayer.
+    """The rest of a layer after an attention sublayer."""
 
-    Attributes:
-        residual: Adds the output of the attention sublayer to the stream.
-        feed_forward: Maps the stream (N, D) to the output (N, D) of the feed-forward sublayer, not
-            yet added to it. None if another attention sublayer comes before that sublayer.
-        finish: Maps the stream (N, D) after the attention sublayer to the output (N, D) of the
-            layer. The N rows may be any tokens of the sentence, also with repetition.
-    """
-
-    residual: Residual
+    residual: Residual  # adds the output of the attention sublayer to the stream
+    # Maps the stream (N, D) to the output (N, D) of the feed-forward sublayer, not yet added to it.
+    # None if another attention sublayer comes before that sublayer.
     feed_forward: Callable[[Tensor], Tensor] | None
+    # Maps the stream (N, D) after the attention sublayer to the output (N, D) of the layer. The N
+    # rows may be any tokens of the sentence, also with repetition.
     finish: Callable[[Tensor], Tensor]
 
     @classmethod

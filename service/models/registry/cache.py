@@ -26,16 +26,11 @@ RECORDS = "references"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A published version of a model, and the record of its pull.
-
-    Attributes:
-        folder: Folder of the files, relative to the cache; its last part is the served name.
-        revision: Version of the model: a commit, or the first digits of the weights' checksum.
-    """
+    """A published version of a model, and the record of its pull."""
 
     reference: str
-    folder: str
-    revision: str
+    folder: str  # relative to the cache; its last part is the served name
+    revision: str  # a commit, or the first digits of the weights' checksum
     files: tuple[ModelFile, ...]
 
     def with_file(self, stored: ModelFile) -> "Record":

@@ -35,14 +35,9 @@ class MissingFilesError(RegistryError):
 
 
 class TransientError(Exception):
-    """One try failed; `HttpClient.retry` tries again or raises RegistryError.
-
-    Attributes:
-        retry_after_seconds: Pause that the server asks for; 0 if it asks for none.
-        has_progressed: Whether the try received new bytes.
-    """
+    """One try failed; `HttpClient.retry` tries again or raises RegistryError."""
 
     def __init__(self, reason: str, retry_after_seconds: float = 0.0) -> None:
-        self.retry_after_seconds = retry_after_seconds
-        self.has_progressed = False
+        self.retry_after_seconds = retry_after_seconds  # as the server asks; 0 for none
+        self.has_progressed = False  # whether the try received new bytes
         super().__init__(reason)

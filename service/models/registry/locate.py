@@ -20,16 +20,11 @@ from service.models.remote import find_remote
 
 @dataclass(frozen=True, slots=True)
 class LocatedModel:
-    """A model that can be loaded without a download.
-
-    Attributes:
-        place: A folder, or a `package:` or `openai:` reference.
-        record: Record of the model in the cache; None for a model that is not pulled.
-    """
+    """A model that can be loaded without a download."""
 
     entry: ModelEntry
-    place: str
-    record: Record | None = None
+    place: str  # a folder, or a `package:` or `openai:` reference
+    record: Record | None = None  # None for a model that is not pulled
 
 
 def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> list[LocatedModel]:

@@ -37,19 +37,13 @@ anything else is computed for it.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectedModel(ABC):
-    """A loaded model whose attention a request asks for.
-
-    Attributes:
-        max_tokens: Largest number of tokens of a text, special tokens included.
-        start: Spelling of the decoder's start token; "" without one.
-        prompt: Text that is put before each text.
-    """
+    """A loaded model whose attention a request asks for."""
 
     name: str
     config: InspectedConfig
-    max_tokens: int
-    start: str = ""
-    prompt: str = ""
+    max_tokens: int  # of a text, special tokens included
+    start: str = ""  # spelling of the decoder's start token; "" without one
+    prompt: str = ""  # put before each text
 
     @abstractmethod
     def queries(self, request: AttentionRequest) -> Queries: ...

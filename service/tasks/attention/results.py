@@ -200,16 +200,12 @@ def with_inputs(labels: Labels, start: str) -> TargetLabels:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The attention of one kind in one sentence, as a query has selected it.
-
-    Attributes:
-        data: Values (layers, heads, rows, columns); a dimension that was reduced has size 1.
-        indices: Column of each value if `data` has only the largest values of each row; else None.
-    """
+    """The attention of one kind in one sentence, as a query has selected it."""
 
     kind: AttentionKind
     query: AttentionQuery
-    data: NDArray[np.float32]
+    data: NDArray[np.float32]  # (layers, heads, rows, columns); a reduced dimension has size 1
+    # Column of each value if `data` has only the largest values of each row.
     indices: NDArray[np.int32] | None = None
 
     @property
