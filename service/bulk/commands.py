@@ -38,7 +38,8 @@ from service.tasks.embedding.limits import check_dimensions
 INTERRUPTED = "interrupted; committed rows are kept: run the same command to continue"
 RESULT_SETTINGS = (
     *("device", "dtype", "placements", "languages", "shortlist"),
-    *("max_beam_size", "guard_beam_size", "max_source_tokens", "max_batch_tokens"),
+    *("max_beam_size", "guard_beam_size", "phrase_beam_size"),
+    *("max_source_tokens", "max_batch_tokens"),
 )
 """Settings that can change results."""
 

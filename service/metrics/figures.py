@@ -27,7 +27,10 @@ OUTCOMES = (
 # Outcomes of a request to the endpoint of a remote model.
 CALL_OUTCOMES = ("ok", "rejected_queue", "unavailable", "cancelled", "error")
 
-GUARDS = ("loop", "length", "copy", "digits", "placeholder")
+GUARDS = (
+    *("loop", "length", "copy", "digits", "bracket", "repeat", "words"),
+    *("placeholder", "unsure"),
+)
 """Checks that find wrong translations: `service.tasks.translation.guards`."""
 
 REJECTION_OUTCOMES = ("replaced", "kept")

@@ -134,6 +134,7 @@ class Settings(BaseSettings):
     max_text_chars: WholeNumber = 0
     max_beam_size: PositiveInt = Field(8, le=64)
     guard_beam_size: WholeNumber = 2
+    phrase_beam_size: WholeNumber = 4
     max_pending_requests: PositiveInt = 1024
     max_pending_tokens: PositiveInt = 131072
     max_pending_detections: PositiveInt = 64

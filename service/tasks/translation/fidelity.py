@@ -9,16 +9,19 @@ other stand-ins. If this does not help, only the parts between its spans are tra
 translation, every span is therefore present exactly once, unchanged.
 
 A guard is a check for wrong translations, such as loops. If a guard rejects a translation, the
-sentence is decoded again with a larger beam. The better translation is kept.
+sentence is decoded again with a larger beam, and a short one also as a list item (`phrases`). The
+better translation is kept.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from model.sequence import Hypothesis
 from service.items import Result, TranslationItem
 from service.tasks.threads import run_sized
-from service.tasks.translation.guards import PLACEHOLDER, rejecting
+from service.tasks.translation.guards import PLACEHOLDER, is_short, rejecting
+from service.tasks.translation.phrases import LONGER_WORDS, Listed, list_items, ranked
 from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.sentences import Sentence, num_chars
 from service.text.carriage import VARIANTS, split_at_markers
@@ -46,7 +49,12 @@ async def complete(sentences: Sequence[Sentence], pipeline: PivotPipeline) -> No
         sentence.record(PLACEHOLDER, sentence.in_parts is not None, pipeline)
 
 
-async def guard(sentences: Sequence[Sentence], pipeline: PivotPipeline, beam_size: int) -> None:
+async def guard(
+    sentences: Sequence[Sentence],
+    pipeline: PivotPipeline,
+    beam_size: int,
+    short_beam_size: int = 0,
+) -> None:
     """Decodes sentences again if a guard rejects their translations.
 
     The translation that the fewest guards reject is kept. If several translations are rejected by
@@ -55,6 +63,8 @@ async def guard(sentences: Sequence[Sentence], pipeline: PivotPipeline, beam_siz
     Args:
         beam_size: Beam size of the second decoding. If it is not larger than the first beam, or if
             a remote model translates, rejected translations only get a warning.
+        short_beam_size: Beam size of the second decoding of short sentences, which are also decoded
+            as list items; 0 if they are decoded like all others.
     """
     size, deadline = num_chars(sentences), pipeline.deadline
     rejected = await run_sized(size, deadline, _rejected, sentences)
@@ -62,20 +72,31 @@ async def guard(sentences: Sequence[Sentence], pipeline: PivotPipeline, beam_siz
         return
     options = pipeline.options
     safer = replace(options, beam_size=beam_size, num_hypotheses=beam_size)
+    most = max(beam_size, short_beam_size)
+    wider = replace(options, beam_size=most, num_hypotheses=most)
     again = [
         sentence
         for sentence, _ in rejected
         if beam_size > options.beam_size and all(each.has_attention for each in sentence.text.route)
     ]
-    items = await run_sized(size, deadline, lambda: [each.item(pipeline, safer) for each in again])
-    found = await pipeline.run(items)
+
+    def make_items() -> tuple[Listed, list[TranslationItem]]:
+        listed = list_items(again, LONGER_WORDS, pipeline, short_beam_size)
+        plain = [each.item(pipeline, wider if is_short(each.source) else safer) for each in again]
+        return listed, [*plain, *chain.from_iterable(listed.values())]
+
+    listed, items = await run_sized(size, deadline, make_items)
+    results = iter(await pipeline.run(items))
 
     def choose() -> None:
-        second = dict(zip(again, found, strict=True))
+        second = {sentence: next(results).value for sentence in again}
+        for sentence, of_list in listed.items():
+            found = ranked(sentence, [next(results) for _ in of_list])
+            second[sentence] = [*(each.hypothesis for each in found), *second[sentence]]
         for sentence, before in rejected:
             after = before
             if sentence in second:
-                value, after = _better(sentence, second[sentence].value)
+                value, after = _better(sentence, second[sentence])
                 sentence.result = replace(sentence.result, value=value[: options.num_hypotheses])
             for name in dict.fromkeys([*before, *after]):
                 sentence.record(name, name in after, pipeline)

@@ -16,6 +16,7 @@ from typing import Annotated
 from pydantic import Field
 
 from model.sequence import Hypothesis
+from service.text.letters import UNSPACED_LETTER, words_of
 
 MIN_REPEATED_TOKENS = 6
 """Smallest number of tokens in the repetitions of a loop, without the first occurrence.
@@ -36,6 +37,21 @@ MORE_TOKENS = 12
 
 MIN_COPIED_LETTERS = 20
 """Smallest number of letters of a copied sentence. A shorter sentence may be a name."""
+
+MAX_SHORT_CHARS = 80
+MAX_SHORT_WORDS = 6
+"""Limits of a short phrase, whose translation must not have brackets or words of its own."""
+
+MORE_WORDS = 1
+"""A translation of a short phrase may have twice as many words as the phrase, and MORE_WORDS."""
+
+MIN_LONG_WORD = 4
+"""Smallest number of letters of a word that a translation rarely repeats, unlike an article."""
+
+MIN_SMALL_WORDS = 3
+"""Smallest number of words with a small first letter in a copied phrase that is not a name."""
+
+BRACKETS = "()[]{}\uff08\uff09\uff3b\uff3d\u3010\u3011"
 
 NUMBER = re.compile("\\d(?:\\d{0,2}(?:[.,'\u2019 \u00a0\u202f]\\d{3})+(?!\\d)|\\d*)")
 """A number, with the separators between its groups of three digits."""
@@ -68,7 +84,18 @@ class GuardWarning:
     """
 
     sentence: Annotated[int, Field(description="Index of the sentence in its text.")]
-    guard: Annotated[str, Field(description="`loop`, `length`, `copy`, `digits` or `placeholder`.")]
+    guard: Annotated[
+        str,
+        Field(
+            description="`loop`, `length`, `copy`, `digits`, `bracket`, `repeat`, `words`, "
+            "`unsure` or `placeholder`."
+        ),
+    ]
+
+
+def is_short(source: str) -> bool:
+    """Returns whether a sentence has at most MAX_SHORT_WORDS words."""
+    return len(source) <= MAX_SHORT_CHARS and len(words_of(source)) <= MAX_SHORT_WORDS
 
 
 def loops(reading: Reading) -> bool:
@@ -108,11 +135,51 @@ def is_too_long(reading: Reading) -> bool:
 
 
 def is_copied(reading: Reading) -> bool:
-    """Returns whether the translation is the source itself, apart from upper and lower case."""
+    """Returns whether the translation is the source itself, apart from upper and lower case.
+
+    A short source may be a name, unless it has some words with a small first letter.
+    """
     source, text = reading.source, reading.text
     if len(source) != len(text) or source.casefold() != text.casefold():
         return False
-    return sum(map(str.isalpha, source)) >= MIN_COPIED_LETTERS
+    if sum(map(str.isalpha, source)) >= MIN_COPIED_LETTERS:
+        return True
+    words = words_of(source)
+    return len(words) > MIN_SMALL_WORDS and sum(map(_is_small, words)) >= MIN_SMALL_WORDS
+
+
+def _is_small(word: str) -> bool:
+    return word[0].islower()
+
+
+def adds_brackets(reading: Reading) -> bool:
+    """Returns whether the translation of a short phrase has more brackets than the phrase."""
+    return any(reading.text.count(each) > reading.source.count(each) for each in BRACKETS)
+
+
+def repeats_words(reading: Reading) -> bool:
+    """Returns whether the translation of a short phrase repeats more words than the phrase."""
+    repeated = _num_repeated(reading.text)
+    return repeated > 0 and repeated > _num_repeated(reading.source)
+
+
+def _num_repeated(text: str) -> int:
+    """Counts the words that occur again: short words at the next place, long ones anywhere.
+
+    Letters of scripts without spaces are not counted.
+    """
+    words = [word.casefold() for word in words_of(text)]
+    words = [word for word in words if len(word) > 1 or not UNSPACED_LETTER.match(word)]
+    long = [word for word in words if len(word) >= MIN_LONG_WORD]
+    doubled = sum(one == other and len(one) < MIN_LONG_WORD for one, other in pairwise(words))
+    return len(long) - len({*long}) + doubled
+
+
+def adds_words(reading: Reading) -> bool:
+    """Returns whether the translation of a short phrase has far more words than the phrase."""
+    source, text = len(words_of(reading.source)), len(words_of(reading.text))
+    # One word of a language with compounds has several tokens, and may become several words.
+    return text > max(2 * source + MORE_WORDS, len(reading.source_ids))
 
 
 def changes_numbers(reading: Reading) -> bool:
@@ -205,11 +272,22 @@ GUARDS: Mapping[str, Guard] = {
     "copy": is_copied,
     "digits": changes_numbers,
 }
-"""The guards by name. A guard returns True if it rejects a translation."""
+"""The guards of all sentences by name. A guard returns True if it rejects a translation."""
+
+SHORT_GUARDS: Mapping[str, Guard] = {
+    "bracket": adds_brackets,
+    "repeat": repeats_words,
+    "words": adds_words,
+}
+"""More guards, of sentences for which `is_short` is true."""
 
 PLACEHOLDER = "placeholder"
 """Name of the guard that checks protected spans. `fidelity.complete` makes this check even if
 REGARD_GUARD_BEAM_SIZE is 0, so the guard is not in GUARDS."""
+
+UNSURE = "unsure"
+"""Name of the guard that checks the probability of a short phrase's translation. Only `phrases`
+knows this probability, so the guard is not in GUARDS."""
 
 
 def rejecting(reading: Reading) -> list[str]:
@@ -217,4 +295,6 @@ def rejecting(reading: Reading) -> list[str]:
     for name, rejects in GUARDS.items():
         if rejects(reading):
             names.append(name)
+    if is_short(reading.source):
+        names += [name for name, rejects in SHORT_GUARDS.items() if rejects(reading)]
     return names

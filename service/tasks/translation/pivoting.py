@@ -137,7 +137,13 @@ def concatenated(parts: Sequence[Hypothesis], options: DecodingOptions) -> Hypot
         return parts[0]
     tokens = [token for part in parts for token in part.tokens]
     log_probs = [log_prob for part in parts for log_prob in part.log_probs]
-    score = None
-    if log_probs:
-        score = math.fsum(log_probs) / float(len(log_probs) ** options.length_penalty)
-    return Hypothesis(tokens, log_probs, score)
+    return scored(Hypothesis(tokens, log_probs), options)
+
+
+def scored(hypothesis: Hypothesis, options: DecodingOptions) -> Hypothesis:
+    """Returns a hypothesis with its score, if it has log-probabilities."""
+    log_probs = hypothesis.log_probs
+    if not log_probs:
+        return hypothesis
+    score = math.fsum(log_probs) / float(len(log_probs) ** options.length_penalty)
+    return replace(hypothesis, score=score)

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from model.sequence import DecodingOptions
 from model.tokenization.tokenizer import Span
 from service.errors import DeadlineExceededError, InvalidRequestError, too_late
-from service.items import TranslationItem
 from service.metrics.figures import NO_MODEL
 from service.models.catalog import PIVOT, Catalog
 from service.models.served import Direction
@@ -24,6 +23,7 @@ from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
 from service.tasks.detection import DetectionPool
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.tasks.translation import phrases
 from service.tasks.translation.aligning import align_words, insert_tags
 from service.tasks.translation.fidelity import complete, guard
 from service.tasks.translation.messages import TranslatedMessage, extend_all
@@ -46,9 +46,6 @@ from service.text.tags import Tag, distribute, lift
 from service.text.xml_text import XmlRules
 
 T = TypeVar("T")
-
-CHARS_PER_SENTENCE = 8
-"""Number of characters whose work takes as long as making one work item, some 2 µs."""
 
 AHEAD_PER_TAKEN = 4
 """Number by which the limit on open sentences grows with each sentence that the reader takes.
@@ -212,24 +209,19 @@ class Translator:
         sentences: list[Sentence] = []
         for text in texts:
             sentences += text.sentences
-        size, deadline = CHARS_PER_SENTENCE * len(sentences), pipeline.deadline
-
-        def make_items() -> list[TranslationItem]:
-            return [sentence.item(pipeline) for sentence in sentences]
-
-        results = await pipeline.run(await run_sized(size, deadline, make_items))
-        for sentence, result in zip(sentences, results, strict=True):
-            sentence.result = result
+        settings, largest = self.settings, self.settings.max_beam_size
+        await phrases.translate(sentences, pipeline, min(settings.phrase_beam_size, largest))
         if request.terms is not None:
             await use_terms(sentences, request.terms, pipeline)
         if with_spans := [each for each in sentences if each.has_spans]:
             await complete(with_spans, pipeline)
-        if beam_size := self.settings.guard_beam_size:
-            await guard(sentences, pipeline, min(beam_size, self.settings.max_beam_size))
+        if beam_size := settings.guard_beam_size:
+            short_beam_size = largest if settings.phrase_beam_size else 0
+            await guard(sentences, pipeline, min(beam_size, largest), short_beam_size)
         if request.has_markup or messages:
-            await insert_tags(sentences, self.aligner, context, deadline)
+            await insert_tags(sentences, self.aligner, context, pipeline.deadline)
         if request.is_aligned:
-            await align_words(texts, self.aligner, context, deadline)
+            await align_words(texts, self.aligner, context, pipeline.deadline)
         if messages:
             await self._complete_messages(request, messages, pipeline, context)
 

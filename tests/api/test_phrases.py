@@ -1,0 +1,76 @@
+"""Short phrases come back without invented words, from the built-in models."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import ServeAny
+from tests.api.servers import AnyServer
+
+pytestmark = pytest.mark.checkpoint
+
+PHRASES = {
+    "Thank you": "Obrigado",
+    "Thank you!": "Obrigado!",
+    "Thanks": "Obrigado",
+    "Bye": "Bye",
+    "README": "README",
+    "AT&T": "AT&T",
+    "changelog": "changelog",
+    "Open directory": "Abrir diretório",
+    "Harry Potter": "Harry Potter",
+    "OPEN DIRECTORY": "ABRIR DIRETÓRIO",
+}
+TO_ENGLISH = {
+    "Olá": "Hello",
+    "S. Paulo": "S. Paul",
+    "Obrigada!": "Thank you!",
+    "não, não, não": "no, no, no",
+    "quase quase": "almost almost",
+}
+
+
+def translate(server: AnyServer, texts: list[str], **fields: Any) -> dict[str, Any]:
+    response = server.translate(texts, **fields)
+    assert response.status_code == 200, response.text
+    body: dict[str, Any] = response.json()
+    return body
+
+
+def test_phrases_have_no_invented_words(serve_real: ServeAny) -> None:
+    server = serve_real(phrase_beam_size=4, guard_beam_size=2)
+    body = translate(server, [*PHRASES])
+    assert body == {"translatedText": [*PHRASES.values()]}
+    body = translate(server, [*TO_ENGLISH], source="pt", target="en")
+    assert body == {"translatedText": [*TO_ENGLISH.values()]}
+    for text, expected in PHRASES.items():
+        assert server.translate(text).json() == {"translatedText": expected}
+    body = translate(server, ["Excuse me"])
+    assert body["warnings"] == [[{"sentence": 0, "guard": "unsure"}]]
+
+
+def test_phrase_of_a_server_without_beams_has_scores(serve_real: ServeAny) -> None:
+    server = serve_real(phrase_beam_size=4, max_beam_size=1)
+    body = translate(server, ["Open directory"], return_scores=True)
+    assert body["translatedText"] == ["Abrir diretório"]
+    assert [each["token"] for each in body["scores"][0][0]["tokens"]][-1] == "</s>"
+
+
+def test_alternatives_scores_and_alignment_are_of_the_same_translation(
+    serve_real: ServeAny,
+) -> None:
+    server = serve_real(phrase_beam_size=4)
+    more = {"alternatives": 2, "return_scores": True}
+    body = translate(server, ["Open directory", "Thank you."], **more)
+    assert body["translatedText"] == ["Abrir diretório", "Obrigado."]
+    assert "Abrir o diretório" in body["alternatives"][0]
+    first, second = (scores[0]["tokens"] for scores in body["scores"])
+    assert [each["token"] for each in first] == ["▁Abrir", "▁diretório", "</s>"]
+    assert second[0]["token"] == "▁Obrigado"
+    body = translate(server, ["Open directory"], return_alignment=True)
+    assert body["translatedText"] == ["Abrir diretório"]
+    (alignment,) = body["alignment"][0]
+    assert alignment["target_words"] == [[0, 5], [6, 15]]
+    assert alignment["pairs"]
+    html = server.translate("<b>Open</b> directory", format="html").json()
+    assert html["translatedText"] == "<b>Abrir</b> diretório"
