@@ -21,7 +21,7 @@ def pairs_of(api: Api, text: str) -> list[tuple[str, str, list[int]]]:
     return found
 
 
-@pytest.mark.parametrize("text", [KIDS, TWO, "🦁 The lions left. 🦁🦁 The cat slept."])
+@pytest.mark.parametrize("text", [KIDS, TWO, "The lions left.\n🦁🦁\nThe cat slept."])
 def test_word_of_the_translation_lights_what_it_looks_at(
     reader: Reader, api: Api, text: str
 ) -> None:
