@@ -67,6 +67,16 @@ def test_deepl_translates_messages(real_server: AnyServer) -> None:
     assert structure(message.root) == structure(parsed(xml).root)
 
 
+@pytest.mark.parametrize("tags", ["<code>@</code>", '<span translate="no">@</span>'])
+def test_untranslated_elements_keep_their_messages(real_server: AnyServer, tags: str) -> None:
+    kept = tags.replace("@", "{n, plural, one {# red file} other {# red files}}")
+    found = real_server.translate([kept, f"<p>Use {kept} here.</p>"], format="html").json()
+    alone, inside = found["translatedText"]
+    assert alone == kept
+    assert kept in inside
+    assert "here" not in inside
+
+
 def test_language_is_detected_without_the_keywords(real_server: AnyServer) -> None:
     text = "{n, plural, one {uma casa} few {casas} many {muitas casas} other {casas velhas}}"
     found = real_server.translate(text, source="auto", target="en").json()
