@@ -21,6 +21,8 @@ FOLDED = {
 }
 """Maps each typographic character to the plain character that replaces it."""
 
+_PLAIN = str.maketrans(FOLDED | {"\u00a0": " ", "\u202f": " "})
+
 # A dash between words without spaces. A hyphen in its place would make one word of the two.
 _TIGHT = re.compile(r"(?<=\w)[—―](?=\w)")
 
@@ -45,6 +47,11 @@ _APOSTROPHE = re.compile(rf"(?<=\w)[{_SINGLE}'](?=\w)")
 _OPENING = {each: re.compile(rf"(?<![^\s(\[{{<\-\"'/]){each}(?=\S)") for each in "\"'"}
 
 
+def plain(text: str) -> str:
+    """Returns a text of the same length without typographic quotes, dashes and spaces."""
+    return text.translate(_PLAIN)
+
+
 def folded(text: str, unknown: Collection[str], keeps_length: bool) -> str:
     """Returns a text in which plain characters replace unknown typographic characters.
 
@@ -57,10 +64,10 @@ def folded(text: str, unknown: Collection[str], keeps_length: bool) -> str:
     parts: list[str] = []
     end = 0
     for dash in _TIGHT.finditer(text):
-        plain = dash[0].translate(table)
+        spaced = f" {dash[0].translate(table)} "
         parts += (
             text[end : dash.start()].translate(table),
-            dash[0] if keeps_length else f" {plain} ",
+            dash[0] if keeps_length else spaced,
         )
         end = dash.end()
     return "".join([*parts, text[end:].translate(table)])

@@ -25,6 +25,7 @@ from service.tasks.translation.sentences import Sentence, TranslatedText, num_ch
 from service.text.carriage import split_at_markers
 from service.text.protection import MARKER
 from service.text.tags import Tag, WordAttention, insert, place_tags
+from service.text.typography import plain
 
 PART = re.compile(r"\w+|[^\w\s]")
 
@@ -183,8 +184,8 @@ def _final_places(sentence: Sentence, text: str, final: str) -> tuple[list[Span]
 def _edited(before: str, after: str) -> list[Span]:
     """Returns the place in a changed text of each character that the text had before.
 
-    The case, and one run of characters, may have changed. All characters of this run have the place
-    of the run that replaces them.
+    The case, the typography, and one run of characters, may have changed. All characters of this
+    run have the place of the run that replaces them.
     """
 
     def num_equal(before: str, after: str) -> int:
@@ -194,6 +195,7 @@ def _edited(before: str, after: str) -> list[Span]:
             min(len(before), len(after)),
         )
 
+    before, after = plain(before), plain(after)
     head = num_equal(before, after)
     tail = num_equal(before[head:][::-1], after[head:][::-1])
     changed = (head, len(after) - tail)
