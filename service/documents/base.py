@@ -49,6 +49,9 @@ class PassageDocument:
     # Writes a language code into the text of a document. Some formats do not state a language.
     set_language: Callable[[str, str], str] | None = None
 
+    # Changes the text of a document after all passages have been placed.
+    finish: Callable[[str], str] | None = None
+
     is_html: bool = False
     is_ascii: bool = False  # whether other characters are written as references (`&#233;`)
 
@@ -61,6 +64,8 @@ class PassageDocument:
         written = "".join(
             part if isinstance(part, str) else part.place(next(remaining)) for part in self.parts
         )
+        if self.finish is not None:
+            written = self.finish(written)
         if language and self.set_language is not None:
             written = self.set_language(written, language)
         data = written.encode("utf-8", errors="replace")

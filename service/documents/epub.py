@@ -1,12 +1,16 @@
 """Reads e-books (.epub): chapters, the table of contents, the title and the description."""
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
+
+from lxml import etree
 
 from service.documents.base import DocumentError
 from service.documents.html import is_inside, is_kept
 from service.documents.inline import BlockReader, Role
-from service.documents.tagged import Element
+from service.documents.tagged import Block, Element, Node, TaggedText, words_of
 from service.documents.xml_files import (
     ArchiveDocument,
     XmlDocument,
@@ -14,7 +18,8 @@ from service.documents.xml_files import (
     local_name,
     read_archive,
 )
-from service.text.html_text import INLINE, VOID
+from service.text.attributes import read_attributes
+from service.text.html_text import INLINE, VOID, says_translated
 
 CONTAINER = "META-INF/container.xml"
 CHAPTER = "application/xhtml+xml"
@@ -55,11 +60,30 @@ def _chapters(package: Element, name: str) -> list[str]:
 def _read_part(root: Element, _name: str) -> XmlDocument:
     kind = local_name(root)
     if kind == "html":
-        return XmlDocument(root, BlockReader(_page_role).read(root), _set_page_language)
+        blocks = [*BlockReader(_page_role).read(root), *_attributes(root)]
+        return XmlDocument(root, blocks, _set_page_language)
     if kind == "package":
         blocks = _reader_of("title", "description").read(root)
         return XmlDocument(root, blocks, _set_book_language)
     return XmlDocument(root, _reader_of("text").read(root))
+
+
+def _attributes(root: Element) -> Iterator[Block]:
+    """Yields a block for each attribute that people read, but not in elements that are kept."""
+
+    def write(element: Element, name: str, nodes: Sequence[Node]) -> None:
+        element.set(name, words_of(nodes))
+
+    walk = etree.iterwalk(root, events=("start",))
+    for _, element in walk:
+        attributes = dict(element.attrib)
+        if says_translated(attributes) is False:
+            walk.skip_subtree()
+            continue
+        for name in sorted(read_attributes(local_name(element), attributes)):
+            yield Block(TaggedText([attributes[name]]), partial(write, element, name))
+        if is_kept(local_name(element), attributes):
+            walk.skip_subtree()
 
 
 def _page_role(element: Element) -> Role:

@@ -9,6 +9,8 @@ passage: a text to translate.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from functools import partial
 from html import escape
 from itertools import groupby
 
@@ -24,12 +26,14 @@ from service.documents.tagged import (
     units_of,
     words_of,
 )
-from service.text.html_text import INLINE, Piece, is_untranslated, pieces, unescaped
+from service.text.attributes import VALUE, filled, read_attributes, values_in
+from service.text.entities import unescaped
+from service.text.html_text import INLINE, Piece, pieces, says_translated
 from service.text.letters import split_margins
 from service.text.markup import Kind, Token
 
 # Elements that can be part of a sentence, and whose content is not translated.
-KEPT_INSIDE = frozenset("code kbd samp var math svg".split())
+KEPT_INSIDE = frozenset("code kbd samp var math svg notranslate".split())
 
 # Elements that end a sentence, and whose content is not translated.
 KEPT_APART = frozenset("script style pre textarea iframe template".split())
@@ -48,23 +52,53 @@ MAX_TOKENS = 2 * MAX_UNITS
 _WHITE_SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
+class Content(Enum):
+    """The treatment of the content of an element."""
+
+    TRANSLATED = "translated"
+    # Kept because of an attribute. An element in it with `translate="yes"` is translated.
+    UNTRANSLATED = "untranslated"
+    # Kept because of the element's name.
+    KEPT = "kept"
+
+
 def read_html(data: bytes) -> PassageDocument:
     """Reads a page or a fragment of a page; broken nesting is accepted."""
     page = "".join(decode(data, marks="<"))
     charset = _CHARSET.search(page, 0, CHARSET_CHARS)
     has_other_charset = charset is not None and charset[1].lower() not in ("utf-8", "utf8")
     is_ascii = has_other_charset and page.isascii()  # ASCII bytes mean the same in both charsets
+    tokens = _tokens(page)
     parts: list[str | Passage] = []
-    for is_apart, group in groupby(_tokens(page), key=lambda token: token.kind is Kind.BLOCK):
+    for is_apart, group in groupby(tokens, key=lambda token: token.kind is Kind.BLOCK):
         if is_apart:
             parts.append(_source(list(group)))
         else:
             parts += _block(list(group))
-    return PassageDocument(parts, _set_language, is_html=True, is_ascii=is_ascii)
+    translations: dict[str, str] = {}
+    parts += _attributes(tokens, translations)
+    return PassageDocument(
+        parts, _set_language, lambda written: filled(written, translations), True, is_ascii
+    )
+
+
+def _attributes(tokens: Sequence[Token], translations: dict[str, str]) -> Iterator[Passage]:
+    """Yields a passage for each value of an attribute that people read.
+
+    The passages write nothing. Their translations go to the given mapping.
+    """
+
+    def keep(value: str, translation: str) -> str:
+        before, _, after = split_margins(value)
+        translations[value] = before + unescaped(translation) + after
+        return ""
+
+    for value in values_in(token.source for token in tokens if token.kind is not Kind.TEXT):
+        yield Passage(escape(value.strip(), quote=False), partial(keep, value))
 
 
 def is_kept(tag: str, attributes: Mapping[str, str | None]) -> bool:
-    return is_untranslated(attributes) or tag in KEPT_INSIDE or tag in KEPT_APART
+    return says_translated(attributes) is False or tag in KEPT_INSIDE or tag in KEPT_APART
 
 
 def is_inside(tag: str) -> bool:
@@ -73,33 +107,54 @@ def is_inside(tag: str) -> bool:
 
 def _tokens(page: str) -> list[Token]:
     """Cuts a page into tokens. The token of a kept element has its content."""
-    around = OpenElements(False)  # whether the content of the element is kept
+    around = OpenElements(Content.TRANSLATED)
+    has_marks = VALUE in page  # HTML does not allow this character
     found: list[tuple[Kind, list[str]]] = []
     for piece in pieces(page):
         kind = _kind(piece, around)
         if kind is None:
             found[-1][1].append(piece.source)
         else:
-            found.append((kind, [piece.source]))
+            found.append((kind, [piece.source if has_marks else _marked(piece)]))
     return [Token(kind, "".join(sources)) for kind, sources in found]
 
 
-def _kind(piece: Piece, around: OpenElements[bool]) -> Kind | None:
+def _marked(piece: Piece) -> str:
+    """Returns the source of a piece, with marks around the values that people read."""
+    if piece.kind not in (Kind.OPEN, Kind.EMPTY) or not piece.attributes.strip():
+        return piece.source
+    attributes = piece.attribute_values()
+    names = read_attributes(piece.name, attributes)
+    if not names or says_translated(attributes) is False:
+        return piece.source
+    return piece.marked(names)
+
+
+def _kind(piece: Piece, around: OpenElements[Content]) -> Kind | None:
     """Returns the kind of a piece's token; None if the piece is in a kept element."""
     kind = piece.kind if not piece.name or is_inside(piece.name) else Kind.BLOCK
-    is_content = around.inner
+    is_content = around.inner is not Content.TRANSLATED
     is_innermost = around.name == piece.name
     if piece.kind is Kind.OPEN:
-        is_start_of_kept = is_kept(piece.name, piece.attribute_values())
-        if is_start_of_kept and kind is Kind.OPEN:
-            kind = Kind.OPAQUE
         if is_innermost and piece.name in _CLOSED_BY_THE_NEXT:
             around.end(piece.name)
-        around.begin(piece.name, around.inner or is_start_of_kept)
+        attributes = piece.attribute_values()
+        is_start_of_kept = is_kept(piece.name, attributes)
+        content = around.inner
+        if content is Content.UNTRANSLATED and says_translated(attributes) and not is_start_of_kept:
+            # This element is a block of its own in the untranslated element around it.
+            content, kind, is_content = Content.TRANSLATED, Kind.BLOCK, False
+        elif content is Content.TRANSLATED and is_start_of_kept:
+            is_named = piece.name in KEPT_INSIDE or piece.name in KEPT_APART
+            content = Content.KEPT if is_named else Content.UNTRANSLATED
+            kind = Kind.OPAQUE if kind is Kind.OPEN else kind
+        around.begin(piece.name, content)
     elif piece.kind is Kind.CLOSE:
         around.end(piece.name)
-        if not is_innermost:
-            kind, is_content = Kind.BLOCK, around.inner
+        if not is_content and around.inner is not Content.TRANSLATED:
+            kind = Kind.BLOCK
+        elif not is_innermost:
+            kind, is_content = Kind.BLOCK, around.inner is not Content.TRANSLATED
     return None if is_content else kind
 
 

@@ -15,7 +15,8 @@ from html import escape, unescape
 from itertools import count, groupby
 from typing import Any, Generic, TypeVar
 
-from service.text.html_text import Piece, pieces, unescaped, without_controls
+from service.text.entities import unescaped
+from service.text.html_text import Piece, pieces, without_controls
 from service.text.letters import has_letters
 from service.text.markup import Kind
 

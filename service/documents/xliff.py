@@ -6,11 +6,13 @@ are, and so do units that are marked `translate="no"`.
 """
 
 import re
+from collections.abc import Mapping
 from copy import deepcopy
+from functools import partial
 
 from service.documents.base import DocumentError
 from service.documents.inline import SPACE, BlockReader, Role
-from service.documents.tagged import Element
+from service.documents.tagged import Block, Element
 from service.documents.xml_files import XmlDocument, XmlParser, local_name
 
 # Inline elements without words. An element contains a code, such as a tag of another format, or is
@@ -22,6 +24,13 @@ PAIRED = frozenset("bpt ept it bx ex sc ec sm em".split())
 
 _PLACEHOLDER = re.compile(r"\s*[{$%#@]")
 
+# The text and the type of a code that formats the text around it, or that breaks a line.
+_TAG = re.compile(r"\s*(?:<.*>|\\[nrt]|\[/?[a-z]+\])\s*", re.DOTALL | re.IGNORECASE)
+_TAG_TYPE = re.compile(
+    r"(?:x-)?(?:html-)?(?:fmt|lb|pb|bold|italic|underlined|strong|em|b|i|u|br|a|span|link|image|img)"
+)
+_TAG_ID = re.compile(r"(?:START|CLOSE|TAG)_.*|LINE_BREAK")  # Source: Angular, message placeholders
+
 # States in which a target is translated even if it already has a text.
 OPEN_STATES = frozenset(("new", "initial", "needs-translation"))
 
@@ -32,16 +41,33 @@ def read_xliff(data: bytes) -> XmlDocument:
     if local_name(root) != "xliff" or version[:2] not in ("1.", "2."):
         raise DocumentError("the file is not XLIFF 1 or 2: its root must be <xliff version=…>")
     unit = "trans-unit" if version.startswith("1.") else "segment"
+    codes = _original_codes(root)
     units = [each for each in root.iter() if local_name(each) == unit and _is_translatable(each)]
-    targets = [target for each in units if (target := _new_target(each)) is not None]
-    reader = BlockReader(_role)
-    return XmlDocument(root, [b for each in targets for b in reader.read(each)], _set_language)
+    blocks: list[Block] = []
+    for each in units:
+        if (target := _new_target(each)) is not None:
+            role = partial(_role, codes=codes.get(each.getparent(), {}))
+            blocks += BlockReader(role).read(target)
+    return XmlDocument(root, blocks, _set_language)
 
 
-def _role(element: Element) -> Role:
+def _original_codes(root: Element) -> dict[Element, dict[str, str]]:
+    """Returns the codes of each unit of XLIFF 2, by their ids."""
+    groups = [each for each in root.iter() if local_name(each) == "originalData"]
+    return {
+        group.getparent(): {
+            data.get("id", ""): "".join(data.itertext())
+            for data in group
+            if local_name(data) == "data"
+        }
+        for group in groups
+    }
+
+
+def _role(element: Element, codes: Mapping[str, str]) -> Role:
     name = local_name(element)
     if name in NATIVE:
-        if _is_placeholder(element):
+        if _is_placeholder(element, codes):
             return Role.KEPT
         return Role.MARK if name in PAIRED else Role.EMPTY
     is_protected = element.get("mtype") == "protected" or element.get("translate") == "no"
@@ -50,10 +76,42 @@ def _role(element: Element) -> Role:
     return Role.APART if name == "sub" else Role.WORDS
 
 
-def _is_placeholder(element: Element) -> bool:
-    """Reports whether an element stands for words, such as `{name}`, and not for a tag."""
-    shown = [element.text, *(element.get(name) for name in ("equiv-text", "equiv", "disp"))]
-    return any(_PLACEHOLDER.match(code) for code in shown if code)
+def _is_placeholder(element: Element, codes: Mapping[str, str]) -> bool:
+    """Reports whether an element stands for words, such as `{name}`, and not for a tag.
+
+    `<x>` and `<ph>` stand for words unless their code or their type is that of a tag. One without
+    code and type does not stand for a word if it touches a word, as in `<x id="1"/>bold`.
+    """
+    names = ("equiv-text", "equiv", "disp")
+    shown = [
+        code
+        for code in (
+            element.text,
+            codes.get(element.get("dataRef", "")),
+            *(element.get(name) for name in names),
+        )
+        if code
+    ]
+    if any(map(_PLACEHOLDER.match, shown)):
+        return True
+    types, ids = (
+        [element.get(name) or "" for name in names]
+        for names in (("ctype", "type"), ("id", "equiv"))
+    )
+    is_tag = (
+        any(map(_TAG.fullmatch, shown))
+        or any(map(_TAG_TYPE.fullmatch, types))
+        or any(map(_TAG_ID.fullmatch, ids))
+    )
+    if is_tag or local_name(element) not in ("x", "ph"):
+        return False
+    return bool(shown) or not _touches_word(element)
+
+
+def _touches_word(element: Element) -> bool:
+    previous = element.getprevious()
+    before = element.getparent().text if previous is None else previous.tail
+    return (before or "")[-1:].isalnum() or (element.tail or "")[:1].isalnum()
 
 
 def _is_translatable(unit: Element) -> bool:

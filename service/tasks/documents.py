@@ -286,6 +286,7 @@ class DocumentTranslator:
             job.target,
             GREEDY,
             is_html=job.document.is_html,
+            split_lines=not job.document.is_html,
             is_bulk=True,
             terms=job.terms,
         )

@@ -37,6 +37,9 @@ def _variant(before: str, after: str) -> Variant:
     return Variant(before, after, *(re.compile(each, re.IGNORECASE) for each in patterns))
 
 
+_TAGS_AT_END = re.compile(rf"(?<!{MARKER.pattern})(?:{MARKER.pattern})++$")
+_TAGS_AT_START = re.compile(f"^(?:{MARKER.pattern})++")
+
 # Spellings of stand-ins, in the order in which they are tried.
 VARIANTS = (_variant("XYZ", ""), _variant("A", "B"), _variant("(", ")"))
 
@@ -144,11 +147,13 @@ def _put(each: StandIn, parts: list[str], place: int) -> None:
     before, after = parts[place - 1], parts[place + 1]
     if before.endswith(" "):
         beside = before[-2:-1] or "".join(parts[place - 2 : place - 1])[-1:]
-        if _is_alike(each.before, beside):
+        behind_tags = _TAGS_AT_END.sub("", before[:-1])[-1:]
+        if _is_alike(each.before, beside) or _is_alike(each.before, behind_tags):
             parts[place - 1] = before[:-1]
     if after.startswith(" "):
         beside = after[1:2] or "".join(parts[place + 2 : place + 3])[:1]
-        if _is_alike(each.after, beside):
+        behind_tags = _TAGS_AT_START.sub("", after[1:])[:1]
+        if _is_alike(each.after, beside) or _is_alike(each.after, behind_tags):
             parts[place + 1] = after[1:]
 
 

@@ -35,6 +35,7 @@ NOUN_CAPITALS = ("de", "lb")
 DOTTED = ("az", "tr")
 
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
+_WORD_WITH_TAGS = re.compile("[^\\W\\d_](?:[\\w'’-]|[\U000f0000-\U0010fffd]++(?=\\w))*")
 _FIRST = re.compile("[\\w\U000f0000-\U0010fffd]['’\\w-]*")
 
 # Maps each final mark in its plain form to its forms in all scripts.
@@ -180,7 +181,7 @@ def with_case(
     if is_all_caps(source):
         return _upper(translation, target_code)
     if is_title_case(source) and languages[0].partition("-")[0] not in NOUN_CAPITALS:
-        translation = _WORD.sub(
+        translation = _WORD_WITH_TAGS.sub(
             lambda word: _capitalized(word[0], target_code, MIN_TITLE_CHARS), translation
         )
     if _begins_with_capital(source) and _begins_with_capital(translation):

@@ -3,20 +3,24 @@
 lxml parses the HTML and repairs it, so malformed HTML is translated too. The tags of blocks, such
 as paragraphs and list items, end a sentence. Inline tags do not end a sentence. Opaque elements
 stay as they are: the elements in OPAQUE, and all elements with `translate="no"` or the class
-`notranslate`.
+`notranslate`. An element with `translate="yes"` in such an element is translated. It is then a
+block, and so are the tags and texts around it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from html import escape, unescape
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from html import escape
 from typing import Any, NamedTuple
 
 from lxml import etree, html
 
 from service.errors import InvalidRequestError
-from service.text.markup import Kind, Token
+from service.text.attributes import VALUE, mark, read_attributes, values_in
+from service.text.entities import unescaped
+from service.text.markup import Kind, Token, with_line_ends
 
-# Elements inside a sentence. All elements outside INLINE and OPAQUE end a sentence.
+# Elements inside a sentence.
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite data del dfn em font i img ins label mark math meter nobr "
     "output progress q ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
@@ -24,7 +28,19 @@ INLINE = frozenset(
 
 # Elements whose content is not translated. Of these, `script` and `style` end a sentence.
 OPAQUE = frozenset(
-    "code kbd samp var math svg script style textarea pre noscript template object iframe".split()
+    "code kbd samp var math svg script style textarea pre noscript template object iframe "
+    "notranslate".split()
+)
+
+# Elements that end a sentence. An element that HTML does not have is inside a sentence if its
+# parent element has words of its own.
+BLOCKS = frozenset(
+    "address area article aside audio base basefont bgsound blockquote body br button canvas "
+    "caption center col colgroup dd details dialog dir div dl dt embed fieldset figcaption figure "
+    "footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html input keygen legend "
+    "li link listing main map marquee menu menuitem meta nav noframes ol optgroup option p param "
+    "picture plaintext search section select slot source summary table tbody td tfoot th thead "
+    "title tr track ul video xmp".split()
 )
 
 # Elements without an end tag.
@@ -36,18 +52,18 @@ MAX_ATTRIBUTES = 1_000
 # Characters that XML does not allow.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _REFERENCE = re.compile(r"&#(?:[0-9]+|[xX][0-9a-fA-F]+);?")
-_TOO_LARGE = re.compile(r"&#(?:0*+[0-9]{8,}|[xX]0*+[0-9a-fA-F]{7,});?")
 
-# A document, and not a fragment.
-_DOCUMENT = re.compile(
-    r"\s*+(?:(?><\?xml[^>]*>|<!--.*?-->)\s*+)*+<(?:!doctype|(?:html|head|body)\b)",
-    re.IGNORECASE | re.DOTALL,
+# The start of a document, which a fragment does not have: all characters before the root element.
+_PROLOG = re.compile(
+    r"""
+      \ufeff? \s*+ (?: (?> <\?xml[^>]*> | <!--.*?--> ) \s*+ )*+
+      (?: <!doctype [^>\[]*+ (?: \[ [^\]]*+ \] [^>]*+ )? > \s*+ (?: <!--.*?--> \s*+ )*+
+        | (?= <(?:html|head|body)\b ) )
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 
 _LAST_TAG = re.compile("</(?:body|html)", re.IGNORECASE)
-
-# Byte order mark. A document that begins with it would be parsed as a fragment.
-_MARK = "\ufeff"
 
 _VALUE = r"""=\s*+(?:"[^"]*+"|'[^']*+')"""
 
@@ -89,6 +105,22 @@ class Piece(NamedTuple):
         found = _ATTRIBUTE.findall(self.attributes)
         return {name.lower(): unescaped("".join(values)) for name, *values in reversed(found)}
 
+    def marked(self, names: Set[str]) -> str:
+        """Returns the source of a tag, with marks around the values of some attributes."""
+        parts: list[str] = []
+        end = 0
+        for found in _ATTRIBUTE.finditer(self.attributes):
+            group = found.lastindex or 1
+            if group > 1 and found[1].lower() in names:
+                first, last = found.span(group)
+                is_quoted = group < 4
+                first, last = first - is_quoted, last + is_quoted
+                parts += (self.attributes[end:first], mark(self.attributes[first:last]))
+                end = last
+        place = len(f"<{self.name}")
+        head, rest = self.source[:place], self.source[place + len(self.attributes) :]
+        return "".join([head, *parts, self.attributes[end:], rest])
+
 
 def pieces(text: str) -> Iterator[Piece]:
     """Cuts HTML, which may be malformed, into pieces. The pieces, joined, equal the text."""
@@ -116,14 +148,6 @@ def _is_single(attributes: str) -> bool:
     return not equals or len(value.split()) != 1
 
 
-def unescaped(text: str) -> str:
-    """Returns a text with decoded entities. A number beyond Unicode becomes U+FFFD.
-
-    `html.unescape` fails on numbers of more than 4,300 digits.
-    """
-    return unescape(_TOO_LARGE.sub("\ufffd", text))
-
-
 def without_controls(text: str) -> str:
     """Returns a text without the characters that XML does not allow, and their references."""
 
@@ -133,23 +157,27 @@ def without_controls(text: str) -> str:
     return _REFERENCE.sub(kept, _CONTROLS.sub("", text))
 
 
-def is_untranslated(attributes: Mapping[str, str | None]) -> bool:
-    """Returns whether an element's attributes say that its content is not translated.
+def says_translated(attributes: Mapping[str, str | None]) -> bool | None:
+    """Returns whether an element's attributes say that it is translated; None if they do not say.
 
     Source: HTML, attribute `translate`; DeepL and browsers also respect the class `notranslate`.
     """
-    classes = (attributes.get("class") or "").split()
-    return attributes.get("translate") == "no" or "notranslate" in classes
+    value = attributes.get("translate")
+    if value == "no" or "notranslate" in (attributes.get("class") or "").split():
+        return False
+    return True if value == "yes" else None
 
 
 def plain_text(text: str) -> str:
-    """Returns the words of an HTML text, without tags and opaque elements; decodes entities."""
-    parts = (
+    """Returns the words of an HTML text and of its attributes, without tags; decodes entities."""
+    tokens = read_html(text)
+    parts = [
         token.source if token.kind is Kind.TEXT else " "
-        for token in read_html(text)
+        for token in tokens
         if token.kind in (Kind.TEXT, Kind.BLOCK)
-    )
-    return "".join(parts)
+    ]
+    values = values_in(token.source for token in tokens if token.kind is not Kind.TEXT)
+    return "\n".join(["".join(parts), *values])
 
 
 def read_html(text: str) -> list[Token]:
@@ -159,59 +187,70 @@ def read_html(text: str) -> list[Token]:
     HTML does not allow, are left out. A text that the parser refuses is one opaque token. A text is
     refused if its tags are nested so deeply that the parser would lose text.
     """
-    text = without_controls(text)
-    mark = _MARK if text.startswith(_MARK) else ""
-    text = text.removeprefix(_MARK)
+    given = text = without_controls(text)
+    prolog = _PROLOG.match(text)
+    start = prolog[0] if prolog else ""
+    text, end = text.removeprefix(start), ""
     if len(text) > MAX_ATTRIBUTES or _LAST_TAG.search(text):
-        text = _checked(text)
+        text, end = _checked(text)
     # By default, the parser would lose text that is nested more than 256 levels deep, and it would
     # add a doctype to a document.
     parser = html.HTMLParser(huge_tree=True, default_doctype=False)
     try:
-        if _DOCUMENT.match(text):
+        if prolog:
             root = html.document_fromstring(text, parser=parser)
-            doctype = root.getroottree().docinfo.doctype
-            start = [Token(Kind.BLOCK, f"{mark}{doctype}\n")] if mark or doctype else []
-            before, after = root.itersiblings(preceding=True), root.itersiblings()
-            tokens = [*start, *_comments(reversed([*before])), *_tokens(root), *_comments(after)]
+            comments = _comments(root.itersiblings())
+            tokens = [Token(Kind.BLOCK, start), *_tokens(root), *comments, Token(Kind.BLOCK, end)]
         else:
             # `fragment_fromstring` would drop white space at the start of a fragment, and the head
             # of a fragment that begins with a doctype.
-            page = f"<html><body>{mark}{text}</body></html>"
+            page = f"<html><body>{text}{end}</body></html>"
             body = html.document_fromstring(page, parser=parser).find("body")
             tokens = list(_tokens(body))[1:-1]
     except (etree.ParserError, etree.XMLSyntaxError):
-        return [Token(Kind.OPAQUE, mark + text)]
+        return [Token(Kind.OPAQUE, start + text + end)]
     if parser.error_log.filter_from_fatals():
         raise InvalidRequestError(
             "Invalid request: tags are nested more than 2,000 levels deep; send the text in parts"
         )
-    return [token for token in tokens if token.source]
+    return [token for token in with_line_ends(tokens, given) if token.source]
 
 
-def _checked(text: str) -> str:
+def _checked(text: str) -> tuple[str, str]:
     """Checks the attributes, and removes `</body>` and `</html>` if other text follows one of them.
 
-    The parser would lose this text. At the end of the document, the parser adds these end tags.
+    The parser would lose this text. At the end of the document, the parser adds these end tags. It
+    would also lose white space and comments after them, which are the second result.
     """
-    before: list[str] = []
-    after: list[str] = []
-    kept = before
+    parts: list[list[str]] = [[]]  # the pieces between the end tags
+    is_end = True  # whether only white space and comments follow the last end tag
     for piece in pieces(text):
-        is_unclosed = piece.kind is Kind.BLOCK and piece.source[1].isalpha()
-        attributes = piece.source if is_unclosed else piece.attributes
-        if len(attributes) > MAX_ATTRIBUTES:
-            number = len(_ATTRIBUTE.findall(attributes))
-            if number > MAX_ATTRIBUTES:
-                raise InvalidRequestError(
-                    f"Invalid request: a tag has {number} attributes; the limit is "
-                    f"{MAX_ATTRIBUTES}. Remove some of them"
-                )
+        _check_attributes(piece)
         if piece.kind is Kind.CLOSE and piece.name in ("body", "html"):
-            kept = after
+            is_end = True
+            parts.append([])
         else:
-            kept.append(piece.source)
-    return "".join(before + after) if "".join(after).strip() else text
+            is_comment = piece.kind is Kind.EMPTY and not piece.name
+            is_end = is_end and (is_comment or not piece.source.strip())
+            parts[-1].append(piece.source)
+    first, *others = map("".join, parts)
+    if not others:
+        return text, ""
+    if is_end and not "".join(others[:-1]).strip():
+        return text.removesuffix(others[-1]), others[-1]
+    return "".join([first, *others]), ""
+
+
+def _check_attributes(piece: Piece) -> None:
+    is_unclosed = piece.kind is Kind.BLOCK and piece.source[1].isalpha()
+    attributes = piece.source if is_unclosed else piece.attributes
+    if len(attributes) > MAX_ATTRIBUTES:
+        number = len(_ATTRIBUTE.findall(attributes))
+        if number > MAX_ATTRIBUTES:
+            raise InvalidRequestError(
+                f"Invalid request: a tag has {number} attributes; the limit is "
+                f"{MAX_ATTRIBUTES}. Remove some of them"
+            )
 
 
 def _comments(siblings: Iterable[Any]) -> Iterator[Token]:
@@ -220,35 +259,104 @@ def _comments(siblings: Iterable[Any]) -> Iterator[Token]:
             yield Token(Kind.BLOCK, _source(each))
 
 
+@dataclass(slots=True)
+class _Open:
+    """An element whose content is being read."""
+
+    element: Any
+    has_words: bool = True  # whether its content is translated
+    is_whole: bool = False  # whether it is one token
+    is_inside: bool = False  # whether it is inside a sentence
+    has_own_words: bool | None = None  # None until it is known
+
+    def is_beside_words(self) -> bool:
+        """Returns whether an element in this one is inside a sentence, if HTML does not have it."""
+        if self.has_own_words is None:
+            texts = (self.element.text, *(child.tail for child in self.element))
+            self.has_own_words = any(text and not text.isspace() for text in texts)
+        return self.is_inside or self.has_own_words
+
+    def within(self, element: Any, is_divided: bool) -> "_Open":
+        """Returns an element that starts in this one."""
+        name = element.tag
+        own = says_translated(element.attrib)
+        has_words = self.has_words if own is None else own
+        is_whole = name in OPAQUE or not (has_words or is_divided)
+        is_inside = name in INLINE or (name not in BLOCKS and self.is_beside_words())
+        if is_whole:
+            is_inside = is_inside or name in OPAQUE - {"script", "style"}
+        return _Open(element, has_words, is_whole, is_inside and (has_words or is_whole))
+
+    def kind(self, inline: Kind) -> Kind:
+        return inline if self.is_inside else Kind.BLOCK
+
+
 def _tokens(root: Any) -> Iterator[Token]:
+    """Yields the tokens of an element and of all elements in it."""
+    divided = _divided(root)
+    opened = [_Open(root)]
     walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
     for event, element in walk:
-        name = element.tag
-        if event == "start" and _is_opaque(element):
-            is_inside = name in INLINE or name in OPAQUE - {"script", "style"}
-            yield Token(Kind.OPAQUE if is_inside else Kind.BLOCK, _source(element))
-            walk.skip_subtree()
-        elif event == "start":
-            attributes = "".join(f' {key}="{escape(value)}"' for key, value in element.items())
-            yield Token(_kind(name, Kind.OPEN), f"<{name}{attributes}>")
-            yield Token(Kind.TEXT, element.text or "")
+        if event == "start":
+            opened.append(opened[-1].within(element, element in divided))
+            yield from _start(opened[-1])
+            if opened[-1].is_whole:
+                walk.skip_subtree()
+            continue
+        if event == "end":
+            ended = opened.pop()
+            if not ended.is_whole and element.tag not in VOID:
+                yield Token(ended.kind(Kind.CLOSE), f"</{element.tag}>")
         else:
-            if event != "end":
-                yield Token(Kind.EMPTY, _source(element))
-            elif not _is_opaque(element) and name not in VOID:
-                yield Token(_kind(name, Kind.CLOSE), f"</{name}>")
-            if element is not root:
-                yield Token(Kind.TEXT, element.tail or "")
+            yield Token(Kind.EMPTY if opened[-1].has_words else Kind.BLOCK, _source(element))
+        if element is not root:
+            yield _text(element.tail, opened[-1].has_words)
 
 
-def _is_opaque(element: Any) -> bool:
-    return element.tag in OPAQUE or is_untranslated(element.attrib)
+def _divided(root: Any) -> set[Any]:
+    """Returns the elements with an element in them that has `translate="yes"`."""
+    divided: set[Any] = set()
+    for element in root.iterfind(".//*[@translate='yes']"):
+        for around in element.iterancestors():
+            if around in divided:
+                break
+            divided.add(around)
+    return divided
 
 
-def _kind(name: str, inline: Kind) -> Kind:
-    if name not in INLINE:
-        return Kind.BLOCK
-    return Kind.EMPTY if name in VOID else inline
+def _text(text: str | None, has_words: bool) -> Token:
+    """Returns a text, which stays as it is unless `has_words` is true."""
+    if has_words:
+        return Token(Kind.TEXT, text or "")
+    return Token(Kind.BLOCK, escape(text or "", quote=False))
+
+
+def _start(opened: _Open) -> Iterator[Token]:
+    """Yields the start tag of an element and the text after it, or the whole element."""
+    element = opened.element
+    tag = _tag(element, opened.has_words)
+    if not opened.is_whole:
+        is_void = element.tag in VOID
+        yield Token(opened.kind(Kind.EMPTY if is_void else Kind.OPEN), tag)
+        yield _text(element.text, opened.has_words)
+        return
+    if VALUE not in tag:
+        yield Token(opened.kind(Kind.OPAQUE), _source(element))
+        return
+    element.attrib.clear()
+    rest = _source(element).removeprefix(f"<{element.tag}>")
+    yield Token(opened.kind(Kind.OPAQUE), tag + rest)
+
+
+def _tag(element: Any, has_words: bool) -> str:
+    """Returns a start tag. If `has_words` is true, the values that people read are marked."""
+    attributes = dict(element.items())
+    read = read_attributes(element.tag, attributes) if has_words else ()
+    parts = [f"<{element.tag}"]
+    for key, value in attributes.items():
+        quoted = f'"{escape(value)}"'
+        parts.append(f" {key}={mark(quoted) if key in read else quoted}")
+    return "".join([*parts, ">"])
 
 
 def _source(element: Any) -> str:

@@ -10,6 +10,10 @@ UNSPACED = (
 Span = tuple[int, int]
 """Half-open range of code points of a text: [start, end)."""
 
+# Line break that ends a sentence in every mode. HTML and XML do not allow this character, so the
+# readers of markup put it where a block ends.
+BREAK = "\x1e"
+
 UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 _LETTER = re.compile(r"[^\W\d_]")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")

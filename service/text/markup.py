@@ -6,14 +6,16 @@ inside a sentence. A marker is one private-use character.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from html import escape
 from typing import Self
 
 from service.errors import InvalidRequestError
+from service.text.attributes import VALUE, filled
 from service.text.characters import cleaned
+from service.text.letters import BREAK
 from service.text.protection import (
     MARKER,
     MAX_SPANS,
@@ -23,13 +25,15 @@ from service.text.protection import (
     all_known,
 )
 
-# Line break that is put before and after the tag of a block. HTML and XML do not allow this
-# character, so no text contains it already.
-BREAK = "\x1e"
-
-_LINE_BREAKS = re.compile(
-    r"(?<![ \t])[ \t]*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029][ \t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]*"
+# Line breaks between two paragraphs of a text: a blank line, or a line break before an item of a
+# list. In HTML, one line break between two words is a space.
+_PARAGRAPH_END = re.compile(
+    r"(?<=\S)[ \t]*+(?>\r\n|[\r\n])"
+    r"(?:[ \t]*+(?>\r\n|[\r\n])\s*+|\s*+(?=(?:[-*+\u2022]|\d{1,3}[.)])\s))(?=\S)"
 )
+
+MAX_WORD_CHARS = 32
+_LINE_FEED = re.compile(r"(?<!\r)\n")
 
 
 class Kind(Enum):
@@ -47,6 +51,8 @@ class Kind(Enum):
     OPAQUE = "opaque"
 
 
+NO_ENTITIES: Mapping[int, str] = {}
+
 INLINE_TAGS = frozenset({Kind.OPEN, Kind.CLOSE, Kind.EMPTY})
 
 
@@ -58,6 +64,13 @@ class Token:
     source: str
 
 
+def with_line_ends(tokens: Sequence[Token], text: str) -> Sequence[Token]:
+    """Returns the tokens of a text with its line ends, because parsers replace CRLF by LF."""
+    if "\r\n" not in text or text.count("\r\n") < text.count("\n"):
+        return tokens
+    return [replace(token, source=_LINE_FEED.sub("\r\n", token.source)) for token in tokens]
+
+
 @dataclass(frozen=True, slots=True)
 class MarkupText(ProtectedText):
     """A text with a marker in place of each tag and each protected span."""
@@ -65,15 +78,24 @@ class MarkupText(ProtectedText):
     # The kind of the inline tag that each marker stands for. Start and end tags are balanced.
     tags: dict[str, Kind] = field(default_factory=dict)
 
+    # Maps a character to the entity that stands for it outside of tags and spans.
+    entities: Mapping[int, str] = field(default_factory=dict)
+
+    # Translations of the attributes that people read, by value.
+    values: dict[str, str] = field(default_factory=dict)
+
     def restore(self, text: str) -> str:
         """Returns a text with tags and spans in place of markers, and without BREAK.
 
         In the rest of the text, `&`, `<` and `>` become entities.
         """
         parts = re.split(f"({MARKER.pattern})", text.replace(BREAK, ""))
-        return "".join(
-            self.span(part) if MARKER.match(part) else escape(part, quote=False) for part in parts
-        )
+        written = []
+        for part in parts:
+            text = self.span(part) if MARKER.match(part) else escape(part, quote=False)
+            written.append(text if "<" in text else text.translate(self.entities))
+        restored = "".join(written)
+        return filled(restored, self.values) if VALUE in restored else restored
 
     def extended(self, spans: Sequence[str]) -> Self:
         """Returns the same text with more spans, which are plain text."""
@@ -88,91 +110,20 @@ class MarkupText(ProtectedText):
         return found == sorted(found)
 
 
-# The text of an exponent, an index or the mark of a footnote, such as `6`, `n+1` and `[2]`.
-_INDEX = re.compile(r"[-+\u2212]?[^\W_]{1,4}(?:[-+\u2212][^\W_]{0,2})?|\[\w{1,4}\]")
+def protect_markup(
+    tokens: Sequence[Token],
+    unknown: UnknownSpans = all_known,
+    *,
+    ends_paragraphs: bool = False,
+    entities: Mapping[int, str] = NO_ENTITIES,
+) -> MarkupText:
+    """Puts a marker in place of each tag and each protected span of a text.
 
-_BASE = re.compile(r"(?<![^\W_])(?:(?:\d[\d.,]*\s?[×x·⋅*]\s?)?\d[\d.,]*|[^\W\d_]{1,2})$")
-_SUBSCRIPT_BASE = re.compile(rf"{_BASE.pattern}|(?<![^\W_])[^\W\d_]{{1,8}}$")
-MAX_BASE_CHARS = 64
-_AFTER_INDEX = re.compile(r"[^\W_]{1,2}(?![^\W_])")
-_SCRIPT_TAG = re.compile(r"<[^\s>]*?(su[bp])", re.IGNORECASE)
-
-
-def _is_index(before: str, tokens: Sequence[Token]) -> bool:
-    """Returns whether three tokens are an exponent, an index or the mark of a footnote.
-
-    Such an element is short, and touches the text `before` it. It may have any name if it has a
-    digit, because documents use other names than `sup` and `sub`.
+    Args:
+        ends_paragraphs: Whether a blank line, or a line break before an item of a list, ends a
+            sentence in each mode.
+        entities: Entity that the text writes for a character.
     """
-    if [token.kind for token in tokens] != [Kind.OPEN, Kind.TEXT, Kind.CLOSE]:
-        return False
-    content = tokens[1].source
-    if not before[-1:].isalnum() or not _INDEX.fullmatch(content):
-        return False
-    if content.isalpha() and before[-1].isdigit() and len(content) > 1:
-        return False  # an ordinal: `1<sup>st</sup>`
-    return not content.isalpha() or _SCRIPT_TAG.match(tokens[0].source) is not None
-
-
-def join_indices(tokens: Sequence[Token]) -> Sequence[Token]:
-    """Returns tokens in which each index, and what it belongs to, is one opaque token.
-
-    A model would read `106` for `10<sup>6</sup>`, and the tag would move. In `theory<sup>1</sup>`
-    the element alone becomes opaque, because the word must be translated.
-    """
-    joined: list[Token] = []
-    place = 0
-    while place < len(tokens):
-        before = joined[-1].source if joined and joined[-1].kind is Kind.TEXT else ""
-        if not _is_index(before, tokens[place : place + 3]):
-            joined.append(tokens[place])
-            place += 1
-            continue
-        tag, content, _ = tokens[place : place + 3]
-        is_footnote = content.source.startswith("[")
-        base, end, rest = "" if is_footnote else _base(before, tag.source), place + 3, ""
-        if base:
-            joined[-1] = Token(Kind.TEXT, before.removesuffix(base))
-            end, rest = _end_of_index(tokens, end)
-        parts = [Token(Kind.TEXT, base), *tokens[place:end], Token(Kind.TEXT, rest)]
-        opaque = "".join(
-            escape(each.source, quote=False) if each.kind is Kind.TEXT else each.source
-            for each in parts
-        )
-        joined.append(Token(Kind.OPAQUE, opaque))
-        place = end
-        if rest:
-            joined.append(Token(Kind.TEXT, tokens[end].source.removeprefix(rest)))
-            place += 1
-    return joined
-
-
-def _base(before: str, tag: str) -> str:
-    """Returns the end of a text to which an index belongs; "" if the index is a footnote's mark."""
-    found = _SCRIPT_TAG.match(tag)
-    pattern = _SUBSCRIPT_BASE if found and found[1].lower() == "sub" else _BASE
-    base = pattern.search(before, max(0, len(before) - MAX_BASE_CHARS))
-    return base[0] if base else ""
-
-
-def _end_of_index(tokens: Sequence[Token], end: int) -> tuple[int, str]:
-    """Returns the place after adjacent indices, and the start of the text that belongs to them.
-
-    An example is the `O` in `C<sub>6</sub>H<sub>12</sub>O`.
-    """
-    while end < len(tokens):
-        text = tokens[end].source if tokens[end].kind is Kind.TEXT else ""
-        start = end + bool(text)
-        if len(text) > 2 or not _is_index(text or "0", tokens[start : start + 3]):
-            break
-        end = start + 3
-    found = _AFTER_INDEX.match(text) if end < len(tokens) and text else None
-    return end, found[0] if found else ""
-
-
-def protect_markup(tokens: Sequence[Token], unknown: UnknownSpans = all_known) -> MarkupText:
-    """Puts a marker in place of each tag and each protected span of a text."""
-    tokens = join_indices(tokens)
     marking = Marking(unknown)
     parts: list[str] = []
     tags: dict[str, Kind] = {}
@@ -181,12 +132,16 @@ def protect_markup(tokens: Sequence[Token], unknown: UnknownSpans = all_known) -
         raise InvalidRequestError(
             f"Invalid request: a text has {left} tags; the limit is {MAX_SPANS}. Send it in parts"
         )
-    for index, token in enumerate(tokens):
+    word = ""  # the start of the word that the next text continues
+    for token in tokens:
         if token.kind is Kind.TEXT:
             text = cleaned(token.source)
             first = len(marking.spans)
             marking.limit = MAX_SPANS - left  # This leaves a marker for each tag that follows.
-            parts.append(marking.protect(_in_one_line(text, tokens, index)))
+            text = _PARAGRAPH_END.sub(rf"\g<0>{BREAK}", text) if ends_paragraphs else text
+            parts.append(_protect_rest(marking, word, text))
+            tail = (word + text)[-MAX_WORD_CHARS:]
+            word = "" if tail[-1:].isspace() else "".join(tail.split()[-1:])
             marking.spans[first:] = [escape(span, quote=False) for span in marking.spans[first:]]
             continue
         left -= 1
@@ -195,25 +150,22 @@ def protect_markup(tokens: Sequence[Token], unknown: UnknownSpans = all_known) -
         parts.append(f"{BREAK}{marker}{BREAK}" if is_block else marker)
         if token.kind in INLINE_TAGS:
             tags[marker] = token.kind
-    typography = marking.typography()
-    return MarkupText("".join(parts), tuple(marking.spans), typography, tags=tags)
+        else:
+            word = ""
+    spans, typography = tuple(marking.spans), marking.typography()
+    return MarkupText("".join(parts), spans, typography, tags=tags, entities=entities)
 
 
-def _in_one_line(text: str, tokens: Sequence[Token], index: int) -> str:
-    """Replaces line breaks by spaces: in HTML and XML, a line break does not end a sentence.
+def _protect_rest(marking: Marking, word: str, text: str) -> str:
+    """Protects a text that continues a word: in `<b>88</b>% of`, the text `% of` is no placeholder.
 
-    White space next to the tag of a block, or at an end of the whole text, stays as it is.
+    The whole word is read, unless one of its spans has begun before the text.
     """
-    if text.isspace():
-        around = tokens[max(0, index - 1) : index + 2]
-        is_edge = len(around) < 3 or any(token.kind is Kind.BLOCK for token in around)
-        return text if is_edge else _LINE_BREAKS.sub(" ", text)
-    stripped = text.strip()
-    start = text.index(stripped)
-    inner = _LINE_BREAKS.sub(" ", stripped)
-    before, after = text[:start], text[start + len(stripped) :]
-    if index and tokens[index - 1].kind is not Kind.BLOCK:
-        before = _LINE_BREAKS.sub(" ", before)
-    if index + 1 < len(tokens) and tokens[index + 1].kind is not Kind.BLOCK:
-        after = _LINE_BREAKS.sub(" ", after)
-    return before + inner + after
+    first = len(marking.spans)
+    if word:
+        protected = marking.protect(word + text)
+        if protected.startswith(word):
+            marking.given[-1] = text
+            return protected.removeprefix(word)
+        del marking.spans[first:], marking.given[-1]
+    return marking.protect(text)

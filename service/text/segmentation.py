@@ -14,12 +14,15 @@ from dataclasses import dataclass
 
 from sentencex import get_sentence_boundaries
 
-from service.text.letters import has_letters, has_words, split_margins
+from service.text.letters import BREAK, has_letters, has_words, split_margins
 
 # The time of `sentencex` grows with the square of the number of sentences in a line. A line of
 # 16,000 Chinese sentences (48,000 characters) took 0.8 s as a whole, and 0.06 s in windows of this
 # length.
 WINDOW_CHARS = 2_000
+
+_AFTER_BREAK = re.compile(f"(?<={BREAK})")
+_SPACES = dict.fromkeys(map(ord, "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 
 # `sentencex` 1.0.32 assumes that a space between a letter and a full stop, as in "B .", has one
 # byte. It panics on a space of several bytes (no-break space, ideographic space). It also fails on
@@ -62,17 +65,30 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
     space around a sentence belongs to a separator, and so does text without a letter ("...", "🎉",
     "12."). But a text that is not split at all is one sentence even if it has digits and no
     letters.
+
+    Args:
+        at_line_breaks: Whether every line break ends a sentence. If false, only BREAK does, and
+            every other line break is white space.
     """
-    lines = text.splitlines(keepends=True) if at_line_breaks else [text]
+    lines = text.splitlines(keepends=True) if at_line_breaks else _AFTER_BREAK.split(text)
     if at_line_breaks and "\t" in text:
         lines = [cell for line in lines for cell in _CELL.findall(line)]
     pieces = list(_pieces(lines, language.partition("-")[0]))
     return one_sentence(text) if len(pieces) == 1 else _segments(pieces)
 
 
-def whole_lines(text: str) -> Segments:
-    """Returns each line with a letter as one sentence."""
-    return _segments(text.splitlines(keepends=True))
+def whole_blocks(text: str) -> Segments:
+    """Returns each part with a letter as one sentence. The parts end at BREAK."""
+    return _segments(_AFTER_BREAK.split(text))
+
+
+def in_one_line(segments: Segments) -> Segments:
+    """Returns a text whose sentences have a space in place of each line break.
+
+    The separators keep their line breaks.
+    """
+    sentences = tuple(sentence.translate(_SPACES) for sentence in segments.sentences)
+    return Segments(segments.separators, sentences)
 
 
 def _segments(pieces: Iterable[str]) -> Segments:

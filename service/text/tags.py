@@ -4,18 +4,22 @@ A model translates better without tags. Their places are found by the cross-atte
 words: an element surrounds the target words that attend to its source words. Each element stays in
 one piece, inside the element that surrounds it in the source. Elements next to each other change
 their order if their words do.
+
+A tag inside a word stays inside a word: `un<b>happy</b>` becomes `in<b>feliz</b>`. It has as many
+letters beside it as in the source, on the side where the word has fewer.
 """
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import Span
-from service.text.letters import has_words
+from service.text.letters import UNSPACED_LETTER, has_words
 from service.text.markup import Kind, MarkupText
 from service.text.protection import MARKER
 from service.text.segmentation import Segments
@@ -149,12 +153,100 @@ def place_tags(tags: Sequence[Tag], words: WordAttention) -> list[tuple[int, str
 
     Each place comes with a text to insert there: a marker, or a marker and a space.
     """
-    placement = _Placement(words)
+    placement = _Placement(_cut(words, {tag.place for tag in tags}))
     placed: list[tuple[int, str]] = []
     for place, marker in placement.emit(_tree(tags, len(words.source)), (0, placement.num_words)):
         at_least = placed[-1][0] if placed else 0
         placed.append((max(place, at_least), marker))
     return placed
+
+
+def _cut(words: WordAttention, places: Set[int]) -> WordAttention:
+    """Cuts each source word with a tag inside it, and its translation, into parts.
+
+    A part of a target word attends to the part of the source word at the same place. In a script
+    without spaces, a word may be a whole sentence, which stays in one piece.
+    """
+    cuts = {
+        number: [first, *inside, last]
+        for number, (first, last) in enumerate(words.source_words)
+        if (inside := sorted(place for place in places if first < place < last))
+        and not UNSPACED_LETTER.search(words.source, first, last)
+    }
+    if not cuts:
+        return words
+    parts = [cuts.get(number, [*word]) for number, word in enumerate(words.source_words)]
+    starts = np.cumsum([0, *(len(edges) - 1 for edges in parts)])  # first part of each source word
+    columns = np.repeat(np.arange(len(parts)), np.diff(starts))
+    weights = (words.weights / np.diff(starts))[:, columns]
+    owners = _owners(words, cuts)
+    spans: list[Span] = []
+    rows: list[NDArray[np.float32]] = []
+    for target, (span, owner) in enumerate(zip(words.target_words, owners, strict=True)):
+        if owner not in cuts:
+            spans.append(span)
+            rows.append(weights[target])
+            continue
+        for part, each in _target_parts(words, target, owners, cuts[owner]):
+            spans.append(each)
+            row = np.eye(1, len(columns), int(starts[owner]) + (part or 0), dtype=np.float32)[0]
+            rows.append(weights[target] if part is None else row)
+    return replace(
+        words,
+        source_words=[span for edges in parts for span in pairwise(edges)],
+        target_words=spans,
+        weights=np.array(rows, np.float32).reshape(len(rows), len(columns)),
+    )
+
+
+def _owners(words: WordAttention, cuts: Collection[int]) -> list[int]:
+    """Returns the index of the source word of each target word.
+
+    A source word that is cut gets the target word that attends to it most, if it has none.
+    """
+    anchors = _anchors(words)
+    owners = [anchors.get(target, int(row.argmax())) for target, row in enumerate(words.weights)]
+    for number in cuts:
+        if number not in owners and owners:
+            target = int(words.weights[:, number].argmax())
+            if owners[target] not in cuts and target not in anchors:
+                owners[target] = number
+    return owners
+
+
+def _target_parts(
+    words: WordAttention, target: int, owners: Sequence[int], edges: Sequence[int]
+) -> Iterator[tuple[int | None, Span]]:
+    """Yields the parts of a target word with the number of the source part of each.
+
+    The longest translation of a source word is cut. The words before it belong to the first part,
+    and the words after it to the last part. A word with fewer letters than parts is not cut; its
+    number is None.
+
+    Args:
+        owners: Index of the source word of each target word.
+        edges: Places of the parts of the source word in the source.
+    """
+    same = [number for number, owner in enumerate(owners) if owner == owners[target]]
+    longest = max(same, key=lambda number: np.ptp(words.target_words[number]))
+    first, last = words.target_words[target]
+    if target != longest:
+        yield (0 if target < longest else len(edges) - 2), (first, last)
+        return
+    if last - first < len(edges) - 1:
+        yield None, (first, last)
+        return
+    inner = [_inner_place(edge - edges[0], edges[-1] - edge, last - first) for edge in edges[1:-1]]
+    places = accumulate((first, *(first + place for place in inner), last), max)
+    for part, span in enumerate(pairwise(places)):
+        if span[0] < span[1]:
+            yield part, span
+
+
+def _inner_place(before: int, after: int, length: int) -> int:
+    """Returns the place in a target word of a tag with `before` and `after` letters beside it."""
+    found = before if before <= after else length - after
+    return max(1, min(found, length - 1))
 
 
 def _tree(tags: Sequence[Tag], length: int) -> list[_Element]:

@@ -6,15 +6,22 @@ it are inside the sentence too. The tags of all other elements end a sentence.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from xml.parsers import expat
 
 from service.errors import InvalidRequestError
-from service.text.markup import Kind, Token
+from service.text.entities import named_character
+from service.text.markup import Kind, Token, with_line_ends
 
-_DOCUMENT = re.compile(r"<\?xml\s|<!DOCTYPE\s")
+# The start of a document, which a fragment does not have, and the characters in front of it. XML
+# allows nothing before `<?xml`, but many texts have white space there.
+_DOCUMENT = re.compile(
+    r"(\ufeff?\s*+)(?:<\?xml\s|(?:(?:<!--.*?-->|<\?.*?\?>)\s*+)*+<!DOCTYPE\s)", re.DOTALL
+)
+
+_UNDEFINED = expat.errors.codes[expat.errors.XML_ERROR_UNDEFINED_ENTITY]
 
 # Tags that turn a fragment into a document. The fragment begins in a new line, at column 0.
 _BEFORE, _AFTER = b"<regard-fragment>\n", b"</regard-fragment>"
@@ -60,6 +67,8 @@ class _Reader:
     def __init__(self) -> None:
         self.parts: list[_Part] = []
         self._opened: list[_Element] = []
+        self._declared: set[str] = set()  # entities of the DTD
+        self._has_other_dtd = False  # which the parser does not read
         self._parser = parser = expat.ParserCreate("utf-8")
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
@@ -68,8 +77,13 @@ class _Reader:
         parser.ProcessingInstructionHandler = lambda *_: self._add(Kind.EMPTY)
         parser.StartCdataSectionHandler = lambda: self._add(None)
         parser.EndCdataSectionHandler = lambda: self._add(None)
-        # With this handler, entities that a DTD declares are not replaced by their texts.
-        parser.DefaultHandler = lambda _: self._add(Kind.OPAQUE)
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.EntityDeclHandler = lambda name, *_: self._declared.add(name)
+        # With these handlers, entities that a DTD declares are not replaced by their texts.
+        parser.DefaultHandler = lambda _: None
+        parser.SkippedEntityHandler = self._entity
+        # Without this call, an undeclared entity such as `&nbsp;` is an error.
+        parser.UseForeignDTD(True)
 
     def read(self, source: bytes) -> None:
         self._parser.Parse(source, True)
@@ -91,29 +105,49 @@ class _Reader:
         self._add(Kind.CLOSE)
         self._opened.pop()
 
+    def _doctype(self, _name: str, system: str | None, _public: str | None, _: bool) -> None:
+        self._has_other_dtd = system is not None
+
+    def _entity(self, name: str, _: bool) -> None:
+        if name not in self._declared and (words := named_character(name)):
+            self._characters(words)
+        elif name in self._declared or self._has_other_dtd:
+            self._add(Kind.OPAQUE)
+        else:
+            error = expat.ExpatError()
+            error.code = _UNDEFINED
+            error.lineno = self._parser.CurrentLineNumber
+            error.offset = self._parser.CurrentColumnNumber
+            raise error
+
     def _characters(self, words: str) -> None:
         self._add(Kind.TEXT, words)
         self._opened[-1].has_words |= not words.isspace()
 
 
-def read_xml(text: str, rules: XmlRules) -> list[Token]:
+def read_xml(text: str, rules: XmlRules) -> Sequence[Token]:
     """Returns the tokens of an XML document or fragment."""
-    is_document = _DOCUMENT.match(text) is not None
-    encoded = text.encode(errors="replace")
-    source = encoded if is_document else _BEFORE + encoded + _AFTER
+    return with_line_ends(_read(text, rules), text)
+
+
+def _read(text: str, rules: XmlRules) -> list[Token]:
+    document = _DOCUMENT.match(text)
+    start = document[1] if document else ""
+    encoded = text.removeprefix(start).encode(errors="replace")
+    source = encoded if document else _BEFORE + encoded + _AFTER
     reader = _Reader()
     try:
         reader.read(source)
     except expat.ExpatError as error:
-        line = error.lineno if is_document else error.lineno - 1
+        line = error.lineno + start.count("\n") if document else error.lineno - 1
         raise InvalidRequestError(
             "Tag handling parsing failed, please check input.",
             details=f"{expat.ErrorString(error.code)}: line {line}, column {error.offset}",
         ) from None
     tokens = list(_tokens(source, reader.parts, rules))
-    if not is_document:
+    if not document:
         return _joined(tokens[2:-1])  # without the added tags and line break
-    before = Token(Kind.BLOCK, source[: reader.parts[0].start].decode())
+    before = Token(Kind.BLOCK, start + source[: reader.parts[0].start].decode())
     after = Token(Kind.BLOCK, source[reader.parts[-1].start :].decode())
     return _joined([before, *tokens, after])
 

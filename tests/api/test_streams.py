@@ -34,7 +34,8 @@ Hello {name}, see https://example.org/a?b=1 today. SAVE YOUR WORK NOW
  - Second item: press <b>OK</b>. """
 
 PAGE = (
-    "<!doctype html><h1>Good <em>morning</em></h1>\n<p>The cat. <b>The dog is big.</b> It is "
+    "<!doctype html><h1 title='A red house'>Good <em>morning</em></h1>\n"
+    "<p>The cat. <b>The dog is big.</b> It is "
     "<a href='/a'>here &amp; there</a>.</p><ul><li>One day</li><li><code>ls -l</code></li></ul>"
 )
 

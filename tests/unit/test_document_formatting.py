@@ -400,8 +400,98 @@ def test_placeholders_of_xliff_take_the_place_of_words() -> None:
     unit = f"<trans-unit><source>{text}</source></trans-unit>"
     data = f'<xliff version="1.2"><file>{unit}</file></xliff>'.encode()
     assert read_document("a.xlf", data).texts() == [
-        'Hi <code id="1"></code>, see <code id="2"></code><img id="3"> now'
+        'Hi <code id="1"></code>, see <code id="2"></code><code id="3"></code> now'
     ]
+
+
+WORDS_OF_XLIFF = [
+    '<x id="1"/>',
+    '<ph id="1"/>',
+    '<ph id="1" dataRef="d1"/>',
+    '<ph id="1" dataRef="d4"/>',
+    '<ph id="1" dataRef="none"/>',
+    '<x id="INTERPOLATION" equiv-text="{{ name }}"/>',
+    '<ph id="0" equiv="INTERPOLATION" disp="{{x}}"/>',
+    '<ph id="1">%1$s</ph>',
+    '<ph id="1" type="ui"/>',
+    '(<x id="1"/>)',
+]
+TAGS_OF_XLIFF = [
+    '<ph id="1" dataRef="d2"/>',
+    '<ph id="1" dataRef="d3"/>',
+    '<x id="1" ctype="lb"/>',
+    '<x id="1" ctype="x-html-strong"/>',
+    '<ph id="1" type="fmt"/>',
+    '<x id="START_BOLD_TEXT" equiv-text="&lt;b&gt;"/>',
+    '<x id="LINE_BREAK"/>',
+    '<ph id="1">&lt;br /&gt;</ph>',
+    '<ph id="0" equiv="TAG_IMG" disp="&lt;img src=x&gt;"/>',
+    '<bx id="1"/>',
+    '<sc id="1"/>',
+    '<x id="1"/>bold',
+    'bold<ph id="1"/>',
+]
+
+
+@pytest.mark.parametrize("code", [*WORDS_OF_XLIFF, *TAGS_OF_XLIFF])
+def test_code_of_xliff_is_a_word_unless_it_is_a_tag(code: str) -> None:
+    codes = ("%s", "&lt;br/&gt;", "[b]", "&amp;name;")
+    data = "".join(f'<data id="d{n}">{each}</data>' for n, each in enumerate(codes, 1))
+    unit = f"<originalData>{data}</originalData><segment><source>Hi {code} now</source></segment>"
+    text = f'<xliff version="2.0"><file><unit>{unit}</unit></file></xliff>'
+    (found,) = read_document("a.xliff", text.encode()).texts()
+    tag = '<code id="1"></code>' if code in WORDS_OF_XLIFF else '<img id="1">'
+    words = re.sub("<.*>", "{}", code).format(tag)
+    assert found == f"Hi {words} now"
+    document = read_document("a.xliff", text.encode())
+    assert f"<target>{code} oi</target>" in document.write([f"{words} oi"], "").decode()
+
+
+ATTRIBUTES = {
+    '<p>See <img alt="A red house"/> and <a title="Nice">this</a></p>': ["A red house", "Nice"],
+    '<p>One</p><input placeholder="Search" type="submit" value="Send &amp; go"/>': (
+        ["Search", "Send & go"]
+    ),
+    '<p translate="no" title="Keep">a <img alt="Keep"/></p><code title="Name">x</code>': ["Name"],
+    '<p>One <notranslate>Acme</notranslate></p><textarea placeholder="A &lt;b&gt;"></textarea>': (
+        ["A <b>"]
+    ),
+    '<img alt="  A house "/>One <b aria-label="Two">2</b>': ["  A house ", "Two"],
+}
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.epub"])
+@pytest.mark.parametrize("content", ATTRIBUTES)
+def test_attributes_that_people_read_are_translated(name: str, content: str) -> None:
+    data = content.encode() if name == "a.html" else epub(a=content)
+    document = read_document(name, data)
+    values = {value.strip() for value in ATTRIBUTES[content]}
+    texts = document.texts()
+    assert values <= {*map(unescape, texts)}
+    assert [text for text in texts if "Keep" in text or "Acme" in text] == []
+    changed = [f"{text}!" if unescape(text) in values else text for text in texts]
+    written = document.write(changed, "")
+    assert read_document(name, written).texts() == changed
+    if name == "a.html":
+        assert read_document(name, data).write(texts, "") == data
+
+
+def test_page_with_unquoted_and_quoted_values_is_written_with_quotes() -> None:
+    page = "<img alt=House title='A \"big\" one'><img alt = 'Dog' src=x>"
+    document = read_document("a.html", page.encode())
+    assert document.texts() == ["House", 'A "big" one', "Dog"]
+    assert document.write(["Casa", 'Uma "grande"', "Dog"], "").decode() == (
+        '<img alt="Casa" title="Uma &quot;grande&quot;"><img alt = \'Dog\' src=x>'
+    )
+
+
+def test_translate_yes_in_an_untranslated_element_of_a_page() -> None:
+    page = '<p translate="no">a <span translate="yes">b <b>c</b></span> d</p><i>e</i>'
+    document = read_document("a.html", page.encode())
+    assert document.texts() == ['b <span id="1">c</span>', "e"]
+    assert document.write(['x <span id="1">y</span>', "e"], "").decode() == (
+        page.replace("b <b>c</b>", "x <b>y</b>")
+    )
 
 
 @pytest.mark.parametrize("place", ["trans-unit", "source"])

@@ -89,6 +89,7 @@ TRANSLATED = {
         'THE <span id="1">BLACK</span> CAT &amp; THE DOG\xa0HERE.',
         "ONE",
         "THREE",
+        "A PICTURE",
     ],
 }
 
@@ -286,7 +287,7 @@ def test_extensions_are_read_in_any_case() -> None:
             "<p title='a>b' translate=\"no\">one</p>two</> <b class=x/>three</b>",
             ["two three"],
         ),
-        (".html", "one<br/><img alt='x=y'/>two<a href=x/>three</a>", ["one", "twothree"]),
+        (".html", "one<br/><img src='x=y'/>two<a href=x/>three</a>", ["one", "twothree"]),
         (".html", "<script>if (a<b) '</p>'</script>one<STYLE>p</STYLE>", ["one"]),
         (".html", "<p>one</p>two <b three", ["one", "two"]),
         (".html", "<p>one</p><!--><p>two</p><!---><p>three</p>", ["one", "two", "three"]),

@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 from lxml import html
 
 from service.errors import InvalidRequestError
-from service.text.html_text import MAX_ATTRIBUTES, plain_text, read_html, unescaped
-from service.text.markup import BREAK, protect_markup
+from service.text.attributes import values_in
+from service.text.entities import unescaped
+from service.text.html_text import MAX_ATTRIBUTES, plain_text, read_html
+from service.text.letters import BREAK
+from service.text.markup import Kind, protect_markup
 from service.text.protection import MARKER
 from service.text.segmentation import split_sentences
+from tests.markup_kinds import kinds
 from tests.text_tokenizers import unknown_characters
 
 SAME = [
@@ -33,6 +37,13 @@ SAME = [
     "{name} has 5 &lt; 6 {{ x }}",
     "<!DOCTYPE html>\n<html><head><title>Hi</title></head><body><p>x</p></body></html>",
     "<html><body>x</body></html>",
+    "\n <!DOCTYPE html>\n\n<html>\n<head>\n</head>\n<body>\n<p>x</p>\n</body>\n</html>\n",
+    "<!-- a -->\n<!DOCTYPE html>\n<!-- b -->\n<html><body>x</body></html>\n<!-- c -->\n",
+    "\ufeff<?xml version='1.0'?>\n<html><body>x</body></html>\n",
+    "30k of <notranslate>Acme <b>Corp</b></notranslate> revenue",
+    'Keep <i translate="no">a <b translate="yes">red <u>house</u></b> b</i>',
+    '<textarea placeholder="A &lt;b&gt;" rows="3">x</textarea>',
+    "The <x>big</x><y>red</y> house",
 ]
 
 
@@ -40,36 +51,6 @@ def restored(text: str, unknown: str = "") -> str:
     """Returns a text that a model has not changed."""
     found = protect_markup(read_html(text), unknown_characters(unknown))
     return found.restore(found.text)
-
-
-INDICES = {
-    "There are 10<sup>6</sup> cells": ["10<sup>6</sup>"],
-    "6 × 10<sup>−34</sup> J": ["6 × 10<sup>−34</sup>"],
-    "H<sub>2</sub>O and C<sub>6</sub>H<sub>12</sub>O<sub>6</sub>.": [
-        "H<sub>2</sub>O",
-        "C<sub>6</sub>H<sub>12</sub>O<sub>6</sub>",
-    ],
-    "SO<sub>4</sub><sup>2−</sup> &amp; 10 m<sup>3</sup>": [
-        "SO<sub>4</sub><sup>2−</sup>",
-        "m<sup>3</sup>",
-    ],
-    "log<sub>10</sub>(x), x<sub>i</sub>, a<sub>n+1</sub>": [
-        "log<sub>10</sub>",
-        "x<sub>i</sub>",
-        "a<sub>n+1</sub>",
-    ],
-    'm<b id="7">2</b>': ['m<b id="7">2</b>'],
-    "the theory<sup>1</sup> says so<sup>[2]</sup>": ["<sup>1</sup>", "<sup>[2]</sup>"],
-    "the 1<sup>st</sup> <b>b</b>ig house, un<b>happy</b>, Ann<b>a</b> 10 <b>6</b>": [],
-}
-
-
-@pytest.mark.parametrize("text", INDICES)
-def test_index_and_its_base_are_one_span(text: str) -> None:
-    found = protect_markup(read_html(text))
-    assert found.restore(found.text) == text
-    spans = [found.span(marker) for marker in MARKER.findall(found.text)]
-    assert [each for each in spans if each[-1:] != ">" or "</" in each[1:]] == INDICES[text]
 
 
 @pytest.mark.parametrize("text", SAME)
@@ -100,8 +81,114 @@ def test_doctype_without_a_space_begins_a_document() -> None:
 
 def test_blocks_end_sentences_and_line_breaks_do_not() -> None:
     found = protect_markup(read_html("<p>The big\ncat <b>sat</b>\nhere</p><div>The end</div>"))
-    sentences = [MARKER.sub("", each) for each in split_sentences(found.text, "en").sentences]
-    assert sentences == ["The big cat sat here", "The end"]
+    segments = split_sentences(found.text, "en", at_line_breaks=False)
+    sentences = [MARKER.sub("", each) for each in segments.sentences]
+    assert sentences == ["The big\ncat sat\nhere", "The end"]
+
+
+PARAGRAPHS = {
+    "Good morning\n\nGood night": 2,
+    "Good morning\r\n \r\nGood night": 2,
+    "To buy:\n- milk\n* eggs\n  1. bread": 4,
+    "the big\n-cat and\n12 dogs": 1,
+    "the big\r\ncat\r\n  and dogs": 1,
+    "the <b>big</b>\n\n<i>cat</i>\n\n": 1,
+    "\n\nthe cat\n": 1,
+}
+
+
+@pytest.mark.parametrize("text", PARAGRAPHS)
+def test_blank_lines_and_list_items_end_sentences(text: str) -> None:
+    found = protect_markup(read_html(text), ends_paragraphs=True)
+    segments = split_sentences(found.text, "en", at_line_breaks=False)
+    assert len(segments.sentences) == PARAGRAPHS[text]
+    assert found.restore(segments.join(segments.sentences)) == text
+
+
+SPANS = {
+    "won <b>88</b>% of it": [],
+    "a {<b>x</b>} {y}<i>z</i> %s": ["{y}", "%s"],
+    "<b>5</b>%s and <i>a</i>%s": ["%s"],
+    "<b>see</b> <i>http://a.com</i>/b": ["http://a.com"],
+    "<b>5</b>{x}": ["{x}"],
+}
+
+
+@pytest.mark.parametrize("text", SPANS)
+def test_words_with_tags_inside_are_read_whole(text: str) -> None:
+    """In `88</b>% of`, the text `% of` was taken for a placeholder of printf."""
+    found = protect_markup(read_html(text))
+    assert [span for span in found.spans if span[0] != "<"] == SPANS[text]
+    assert found.restore(found.text) == text
+
+
+VALUES = {
+    '<img alt="A red house"><input placeholder="Search" title="Find &quot;it&quot;">': (
+        ["A red house", "Search", 'Find "it"']
+    ),
+    '<table summary="Prices"><tr><td></table><option label="One">': ["Prices", "One"],
+    '<input type="submit" value="Send"><input type="RESET" value="Clear">': ["Send", "Clear"],
+    '<input value="Send"><input type="text" value="Send"><button value="Send">': [],
+    '<meta name="Description" content="A page"><meta property="og:title" content="A title">': (
+        ["A page", "A title"]
+    ),
+    '<meta name="viewport" content="width"><meta charset="utf-8"><img alt="1 2"><a title="">': [],
+    '<svg aria-label="Close"><path/></svg><code title="A name">x</code>': ["Close", "A name"],
+    '<p translate="no" title="Keep"><img alt="Keep"><b translate="yes" title="Not">x</b></p>': (
+        ["Not"]
+    ),
+    '<i class="a notranslate" title="Keep">x</i><notranslate title="Note">x</notranslate>': (
+        ["Note"]
+    ),
+    '<img alt="A house"><img alt="A house">': ["A house"],
+}
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_values_that_people_read_are_texts(text: str) -> None:
+    found = protect_markup(read_html(text))
+    assert values_in(found.spans) == VALUES[text]
+    found.values.update({each: f"<{each}>" for each in VALUES[text]})
+    written = found.restore(found.text)
+    values = [value for each in html.fragments_fromstring(written) for value in attributes(each)]
+    assert [value[1:-1] for value in values if value[:1] == "<"] == (
+        VALUES[text] * (2 if text.count("house") == 2 else 1)
+    )
+    assert all(value in plain_text(text).split("\n") for value in VALUES[text])
+
+
+def attributes(root: html.HtmlElement) -> list[str]:
+    return [value for each in root.iter() for value in each.attrib.values()]
+
+
+TRANSLATED = {
+    'a <i translate="no">b <b translate="yes">c</b> d</i> e': ["a ", "c", " e"],
+    '<p class="notranslate">a <u>b</u><b translate="yes">c <i>d</i></b></p>e': ["c ", "d", "e"],
+    '<p translate="no">a<b translate="yes">c<i translate="no">d</i></b></p>': ["c"],
+    '<code translate="no">a <b translate="yes">b</b></code> c': [" c"],
+    '<p translate="no"><b>a</b><!-- b -->c</p>d': ["d"],
+}
+
+
+@pytest.mark.parametrize("text", TRANSLATED)
+def test_translate_yes_inside_no(text: str) -> None:
+    tokens = read_html(text)
+    assert [token.source for token in tokens if token.kind is Kind.TEXT] == TRANSLATED[text]
+    assert restored(text) == text
+
+
+UNKNOWN = {
+    "48 m<superScript>3</superScript>": "totc",
+    "The <x>big</x><y>red</y><z>x</z> house": "totcotcotct",
+    "<my-card>One</my-card><my-card>Two</my-card>": "BtBBtB",
+    "<my-card><p>One</p></my-card>": "BBtBB",
+    "Press <my-key><b>X</b></my-key>": "tootcc",
+}
+
+
+@pytest.mark.parametrize("text", UNKNOWN)
+def test_unknown_elements_beside_words_are_inside_sentences(text: str) -> None:
+    assert kinds(read_html(text)) == UNKNOWN[text]
 
 
 def test_words_of_html_have_no_tags() -> None:

@@ -10,7 +10,7 @@ import inspect
 import pkgutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from html import escape
@@ -27,10 +27,13 @@ from service.models.catalog import Catalog
 from service.tasks.translation.guards import Reading, rejecting
 from service.tasks.translation.sentences import Sentence, TranslatedText
 from service.text import html_text, language_codes, xml_text
+from service.text.adjacent import join_indices, separated
+from service.text.attributes import values_in
 from service.text.carriage import VARIANTS, carry, split_at_markers, trim
 from service.text.characters import cleaned, origins
 from service.text.chunking import chunk_sentences
 from service.text.detection import unserved_language
+from service.text.entities import named_entities
 from service.text.formatting import (
     formatted,
     is_title_case,
@@ -41,10 +44,16 @@ from service.text.formatting import (
 )
 from service.text.glossary import Terms, lacking, read_entries, write_tsv
 from service.text.letters import has_letters, has_words
-from service.text.markup import MarkupText, protect_markup
+from service.text.markup import MarkupText, Token, protect_markup
 from service.text.messages import read_message, without_syntax
 from service.text.protection import protect
-from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
+from service.text.segmentation import (
+    Segments,
+    in_one_line,
+    one_sentence,
+    split_sentences,
+    whole_blocks,
+)
 from service.text.tags import WordAttention, distribute, insert, lift, place_tags
 from service.text.typography import FOLDED
 from service.text.xml_text import XmlRules
@@ -60,7 +69,8 @@ TERMS = Terms({"a": "b", "a a": "c d", "[x]": "z", ". . .": "g", "1 1": "f", "a.
 UNITS = (
     "<% a@a. a@ {{ {a { {% % %} {{} [x] [x]( ]( [ ( - * &# & &#1 &a %0 %( %(a 0% \" ' “ \u00ad "
     ". a. A. a A /a / ~/ \\ a:\\ _a _ #a # <a> </a> <!-- <! <![ <? <!---> < </ <a <b> <i><b> a<b> "
-    "a<b>b</b> <b></b> a<br> <p> a<a/> <script> </body> <html> 1. 1, 1 -1 😀 a😀 \u200d e\u0301 "
+    "a<b>b</b> <b></b> a<br> <p> a<a/> <x>a</x> a<sup>1</sup> <i>a</i><sub>i</sub> <img/alt='a'> "
+    "<b/translate=no> <b/translate=yes> <script> </body> <html> 1. 1, 1 -1 😀 a😀 \u200d e\u0301 "
     "\u0301 é 世 世。 www. http:// http://a a.com a- com. ° ` `a $ ${ $a :a , ; ? ! … (a) a) ı İ "
     "\U000f0000a a' 'a n't &amp; &#0; <![CDATA[ -> <0> \ufeff XYZ1 I THE ـ א "
     "** *a* *a **a _a_ ~~a a.a. a::a :: a->b --a -a= =a a== == >=1.1, a<b> a<b,c a( a() f(x) \\( "
@@ -118,22 +128,30 @@ def with_capitals(text: str, _: Tokenizer) -> None:
 def in_markup(markup: MarkupText) -> None:
     markup.keeps_order(markup.text)
     markup.restore(markup.text)
-    trim(whole_lines(markup.text), markup)
+    trim(whole_blocks(markup.text), markup)
     words, tags = lift(markup)
-    segments = trim(split_sentences(words.text, "en"), words)
+    segments = in_one_line(trim(split_sentences(words.text, "en", False), words))
     segments, inside = distribute(segments, tags)
     for index, own in inside.items():
         sentence = segments.sentences[index]
         insert(sentence, [(tag.place, tag.marker) for tag in own])
-        spans = [(place, place + 1) for place in range(min(len(sentence), LIMIT))]
-        weights = np.eye(len(spans), dtype=np.float32)
-        with suppress(RecursionError):  # `load` leaves out sentences with so many tags
-            place_tags(own, WordAttention(sentence, sentence, spans, spans, weights))
+        for size in (1, 5):
+            spans = [(place, place + size) for place in range(0, min(len(sentence), LIMIT), size)]
+            weights = np.eye(len(spans), dtype=np.float32)
+            with suppress(RecursionError):  # `load` leaves out sentences with so many tags
+                place_tags(own, WordAttention(sentence, sentence, spans, spans, weights))
+
+
+def marked(tokens: Sequence[Token]) -> MarkupText:
+    return protect_markup(separated(join_indices(tokens)), ends_paragraphs=True)
 
 
 def in_html(text: str, tokenizer: Tokenizer) -> None:
     tokens = html_text.read_html(f"One {text} two")
     in_markup(protect_markup(tokens, tokenizer.unknown_spans))
+    markup = marked(tokens)
+    markup.values.update(dict.fromkeys(values_in(markup.spans), "<a>"))
+    in_markup(markup)
     html_text.plain_text(text)
     list(html_text.pieces(text))
 
@@ -143,8 +161,8 @@ def in_xml(text: str, _: Tokenizer) -> None:
         tokens = xml_text.read_xml(f"<p>{escape(text)}</p>", RULES)
         in_markup(protect_markup(tokens))
     with suppress(InvalidRequestError):
-        tokens = xml_text.read_xml(f"One {text} two", RULES)
-        in_markup(protect_markup(tokens))
+        in_markup(marked(xml_text.read_xml(f"One {text} two", RULES)))
+    named_entities(text)
     with suppress(InvalidRequestError):
         xml_text.plain_text(text, RULES)
 
@@ -270,8 +288,8 @@ def test_every_function_of_texts_is_measured(tokenizer: Tokenizer) -> None:
         if event == "call":
             called.add(frame.f_code)
 
-    first = "<b>ONE</b> {a} &#65; <i>tw</i>o. Not 1 a! (a) R$ 50"
-    texts = (first, "A. WORD " * 60, "a,b", "a\tb")
+    markup = "<b>ONE</b> {a} &#65; <i>tw</i>o. Not 1 a! (a) R$ 50 <x title='a'/>&nbsp;"
+    texts = (markup, "A. WORD " * 60, "a,b", "a\tb")
     sys.setprofile(note)
     try:
         for use in USES:

@@ -6,7 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.text import segmentation
-from service.text.segmentation import Segments, split_sentences
+from service.text.letters import BREAK
+from service.text.segmentation import Segments, in_one_line, split_sentences, whole_blocks
 
 LANGUAGES = ("en", "pt", "pt-BR", "de", "it", "zh-Hans", "ar", "xx", "")
 LINE_BREAKS = ("\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
@@ -115,12 +116,28 @@ def test_join_takes_translations_of_any_length() -> None:
         ("One.\nTwo.", ["One.", "Two."]),
         ("no end\nhere", ["no end\nhere"]),
         ("\n...\n", []),
+        (f"one\ntwo{BREAK}three", ["one\ntwo", "three"]),
     ],
 )
 def test_line_break_inside_a_sentence_can_be_white_space(text: str, sentences: list[str]) -> None:
     segments = split_sentences(text, "en", at_line_breaks=False)
     assert [*segments.sentences] == sentences
     assert segments.join(segments.sentences) == text
+
+
+@given(text=TEXTS)
+def test_sentences_in_one_line_keep_their_places(text: str) -> None:
+    for segments in (split_sentences(text, "en", at_line_breaks=False), whole_blocks(text)):
+        found = in_one_line(segments)
+        assert segments.join(segments.sentences) == text
+        assert found.separators == segments.separators
+        assert [*map(len, found.sentences)] == [*map(len, segments.sentences)]
+        assert all(len(sentence.splitlines()) == 1 for sentence in found.sentences)
+
+
+def test_blocks_end_at_their_breaks_alone() -> None:
+    found = whole_blocks(f"One. Two\nthree{BREAK} {BREAK}Four.")
+    assert [*found.sentences] == ["One. Two\nthree", "Four."]
 
 
 @pytest.mark.parametrize("translations", [[], ["a"], ["a", "b", "c"]])

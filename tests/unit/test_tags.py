@@ -124,6 +124,34 @@ MOVED = {
 }
 
 
+# A tag inside a word has as many letters beside it as in the source, on the shorter side.
+INNER = {
+    ("the un<b>happy</b> dog", "o cão infeliz", (0, 2, 1)): "o cão in<b>feliz</b>",
+    ("Ann<b>a</b> sings", "Anna canta", (0, 1)): "Ann<b>a</b> canta",
+    ("Ann<b>a</b> sings", "Ana canta", (0, 1)): "An<b>a</b> canta",
+    ("<b>b</b>ig house", "casa grande", (1, 0)): "casa <b>g</b>rande",
+    ("<b>O</b>nce upon", "Era uma", (0, 1)): "<b>E</b>ra uma",
+    ("house<b>s</b> are", "as casas são", (0, 0, 1)): "as casa<b>s</b> são",
+    ("the 1<sup>st</sup> place", "o 1º lugar", (0, 1, 2)): "o 1<sup>º</sup> lugar",
+    ("<i><sup>235</sup>U</i> here", "235U aqui", (0, 1)): "<i><sup>235</sup>U</i> aqui",
+    # Elements that share a word share its translation.
+    ("<b>un</b><i>happy</i> dog", "cão infeliz", (1, 0)): "cão <b>in</b><i>feliz</i>",
+    ("un<b>h<i>ap</i>py dog</b>", "cão infeliz", (1, 0)): "cão in<b>f<i>el</i>iz</b>",
+    # A word that is too short to be cut is inside the element.
+    ("a<b>b</b>c <i>d</i>", "x y", (0, 1)): "<b>x</b> <i>y</i>",
+    # Tags without content.
+    ("super<wbr>natural it", "isso sobrenatural", (1, 0)): "isso sobre<wbr>natural",
+    ("co<!-- c -->op here", "cooperativa aqui", (0, 1)): "co<!-- c -->operativa aqui",
+    # Scripts without spaces: a word may be a sentence.
+    ("<b>\u6211\u559c</b>\u6b22 it", "I like it", (0, 0, 1)): "<b>I like</b> it",
+}
+
+
+@pytest.mark.parametrize("case", INNER)
+def test_tag_inside_a_word_stays_inside_a_word(case: tuple[str, str, tuple[int, ...]]) -> None:
+    assert translated(*case) == INNER[case]
+
+
 @pytest.mark.parametrize("case", MOVED)
 def test_tags_move_with_their_words(case: tuple[str, str, tuple[int, ...]]) -> None:
     assert translated(*case) == MOVED[case]
@@ -152,7 +180,21 @@ def test_tags_that_cross_a_sentence_reach_its_ends() -> None:
     assert place_tags([inside], attention) == [(11, end.marker)]
 
 
-MIXED = ["a ", "b ", "c, ", "D ", "1 ", "<b>", "</b>", "<i>", "</i>", "<img>", "<!--c-->"]
+MIXED = [
+    "a ",
+    "b ",
+    "c, ",
+    "de",
+    "fgh",
+    "D ",
+    "1 ",
+    "<b>",
+    "</b>",
+    "<i>",
+    "</i>",
+    "<img>",
+    "<!--c-->",
+]
 
 
 @given(

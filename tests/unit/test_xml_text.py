@@ -3,21 +3,12 @@
 import pytest
 
 from service.errors import InvalidRequestError
+from service.text.entities import named_entities
 from service.text.markup import Kind, Token, protect_markup
 from service.text.xml_text import XmlRules, plain_text, read_xml
-
-LETTERS = {
-    **{Kind.TEXT: "t", Kind.OPEN: "o", Kind.CLOSE: "c"},
-    **{Kind.EMPTY: "e", Kind.BLOCK: "B", Kind.OPAQUE: "x"},
-}
-
+from tests.markup_kinds import kinds
 
 PLAIN = XmlRules()
-
-
-def kinds(text: str, given: XmlRules = PLAIN) -> str:
-    """A letter for the kind of each token."""
-    return "".join(LETTERS[token.kind] for token in read_xml(text, given))
 
 
 def rules(ignored: str = "", splitting: str = "", non_splitting: str = "") -> XmlRules:
@@ -36,7 +27,34 @@ TEXTS = [
     "<!-- a --> words <?pi b?> <![CDATA[ c ]]>",
     "Zoë 🎉 <b >text</b  > 漢字",
     '<?xml version="1.0" encoding="latin-1"?>\n<!DOCTYPE d [<!ENTITY e "x"> ]>\n<d>é&e;</d><!---->',
+    "\n<!DOCTYPE html>\n<html>\n<p>x</p></html>\n",
+    " <!-- <!DOCTYPE a> --><?pi?>\n<!DOCTYPE html><html/>",
+    "\n\n<?xml version='1.0'?>\n\n<d>x</d>\n\n",
+    "\ufeff<?xml version='1.0'?><d>x</d>",
+    "<!-- a -->\n<p>b</p>\n",
 ]
+
+
+ENTITIES = [
+    "<h4>&nbsp;</h4>",
+    "Caf&eacute; &amp; &laquo;bar&raquo;&hellip;",
+    "<p>10&nbsp;km &mdash; <b>&frac12;</b>&copy;</p>",
+    '<a title="&nbsp;&rarr;">&rarr;</a>',
+    "<!DOCTYPE html>\n<html>&nbsp;<p>&euro;5</p></html>",
+    "<![CDATA[&nbsp;]]><!-- &eacute; --> é \u00a0",
+    "<!DOCTYPE d [<!ENTITY nbsp 'x'>]><d>&nbsp;</d>",
+]
+
+
+@pytest.mark.parametrize("text", ENTITIES)
+def test_entities_of_html_come_back_as_they_are_written(text: str) -> None:
+    protected = protect_markup(read_xml(text, PLAIN), entities=named_entities(text))
+    assert protected.restore(protected.text) == text.replace("<![CDATA[&nbsp;]]>", "&amp;nbsp;")
+
+
+def test_entities_of_html_are_words() -> None:
+    assert plain_text("<p>Caf&eacute;</p>", PLAIN) == "Café"
+    assert plain_text("<p>&AMP; &fjlig; &NotEqualTilde;</p>", PLAIN) == "& fj ≂̸"
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -64,7 +82,7 @@ def test_tags_are_as_they_are_written(text: str) -> None:
     ],
 )
 def test_tags_without_words_beside_them_end_a_sentence(text: str, expected: str) -> None:
-    assert kinds(text) == expected
+    assert kinds(read_xml(text, PLAIN)) == expected
 
 
 @pytest.mark.parametrize(
@@ -85,7 +103,7 @@ def test_tags_without_words_beside_them_end_a_sentence(text: str, expected: str)
     ],
 )
 def test_rules_decide_about_tags(text: str, given: XmlRules, expected: str) -> None:
-    assert kinds(text, given) == expected
+    assert kinds(read_xml(text, given)) == expected
 
 
 @pytest.mark.parametrize("end", ["", "\n", "<!-- b > c -->", "\n<?pi </b> ?>"])
@@ -125,7 +143,9 @@ def test_entities_of_a_document_are_not_replaced() -> None:
     [
         ("a <b>c", "mismatched tag: line 1, column 8"),
         ("a\n <b>c</i>", "mismatched tag: line 2, column 7"),
-        ("a &nbsp; c", "undefined entity: line 1, column 2"),
+        ("a &nbps; c", "undefined entity: line 1, column 2"),
+        ("a\n&no_such;", "undefined entity: line 2, column 0"),
+        ("\n\n<?xml version='1.0'?>\n<d>&x;</d>", "undefined entity: line 4, column 3"),
         ("a & c", "not well-formed (invalid token): line 1, column 3"),
         ("a < c", "not well-formed (invalid token): line 1, column 3"),
         ("a <b c=d>e</b>", "not well-formed (invalid token): line 1, column 7"),

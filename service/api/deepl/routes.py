@@ -70,13 +70,14 @@ def resolve(body: DeepLRequest, texts: list[str], services: Services) -> Transla
         tags = body.ignore_tags, body.splitting_tags, body.non_splitting_tags
         ignored, splitting, inline = map(frozenset, tags)
         xml = XmlRules(ignored, splitting, inline, body.outline_detection)
+    is_explicit = "split_sentences" in body.model_fields_set
     return TranslationRequest(
         texts,
         source,
         target,
         decoding_options(),
         split_sentences=body.split_sentences != "0",
-        split_lines=body.split_sentences == "1" or body.tag_handling is not None,
+        split_lines=body.split_sentences == "1" and (body.tag_handling != "html" or is_explicit),
         is_html=body.tag_handling == "html",
         xml=xml,
     )

@@ -79,8 +79,8 @@ class DeepLRequest(Parameters):
     split_sentences: SplitSentences = Field(
         "1",
         description="`1` splits at punctuation and line breaks, `nonewlines` only at punctuation. "
-        "`0` takes each text as one sentence. With `tag_handling`, line breaks do not end a "
-        "sentence, and `0` takes each block as one sentence.",
+        "`0` takes each text as one sentence, or each block with `tag_handling`. The default for "
+        "HTML is `nonewlines`.",
     )
     formality: Formality = FORMALITY
     show_billed_characters: bool = Field(

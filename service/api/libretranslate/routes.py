@@ -139,6 +139,7 @@ def resolve(body: TranslateRequest, services: Services, context: HttpContext) ->
         body.split_sentences,
         body.return_alignment,
         body.format == "html",
+        split_lines=body.format != "html",
     )
 
 

@@ -34,7 +34,8 @@ class TranslatedMessage(TranslatedText):
         composer.write()
         self.waiting = {source: self.prepare(source) for source in composer.missing}
         for text in self.waiting.values():
-            self.sentences += text.sentences
+            for each in (text, *text.attributes.values()):
+                self.sentences += each.sentences
             self.num_cut += text.num_cut
         return [*self.waiting.values()]
 

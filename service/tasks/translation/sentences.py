@@ -14,10 +14,12 @@ from service.tasks.alignment.aligner import TranslatedPair
 from service.tasks.alignment.alignment import Alignment
 from service.tasks.translation.guards import GuardWarning, Reading
 from service.tasks.translation.pivoting import PivotPipeline
+from service.text.attributes import values_in
 from service.text.carriage import Carrier, carry
 from service.text.detection import Detection
 from service.text.formatting import formatted
 from service.text.letters import words_start
+from service.text.markup import MarkupText
 from service.text.protection import MARKER, NO_SPANS, ProtectedText
 from service.text.tags import Tag
 
@@ -67,6 +69,8 @@ class TranslatedText:
         alignments: Alignment of the words of each sentence, in code points of the text and of its
             translation; None unless the request asks for alignments.
         warnings: Guards that reject the final translations of sentences.
+        attributes: Values of attributes in the text's tags, as texts of their own, by value. Their
+            sentences are numbered after those of the text.
     """
 
     route: tuple[Direction, ...]
@@ -86,6 +90,7 @@ class TranslatedText:
     scores: list[SentenceScore] = field(default_factory=list)
     alignments: list[Alignment] | None = None
     warnings: list[GuardWarning] = field(default_factory=list)
+    attributes: dict[str, "TranslatedText"] = field(default_factory=dict)
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -114,9 +119,22 @@ class TranslatedText:
                 scores=[],
                 warnings=[],
             )
+            part.attributes = self._attributes_in(part)
             sentence.text = part
             parts.append(part)
         return parts
+
+    def _attributes_in(self, part: "TranslatedText") -> dict[str, "TranslatedText"]:
+        """Returns the attributes of the tags in a part of the text."""
+        if not self.attributes:
+            return {}
+        texts = [*part.separators]
+        for sentence in part.sentences:
+            texts += (sentence.source, *(tag.marker for tag in sentence.tags))
+        markers = MARKER.findall("".join(texts))
+        return {
+            value: self.attributes[value] for value in values_in(map(self.protected.span, markers))
+        }
 
     def source_length(self) -> int:
         """Returns the number of code points of the text, with its separators."""
@@ -128,6 +146,11 @@ class TranslatedText:
         if not self.route:
             self.text = self.separators[0]
             return
+        for value, attribute in self.attributes.items():
+            attribute.assemble()
+            self.warnings += attribute.warnings
+            assert isinstance(self.protected, MarkupText)
+            self.protected.values[value] = attribute.text
         depth = 1
         for sentence in self.sentences:
             depth = max(depth, len(sentence.result.value))
@@ -140,6 +163,8 @@ class TranslatedText:
             best = sentence.result.value[0]
             if best.score is not None:
                 self.scores.append(sentence_score(best, self.tokenizers[1]))
+        for attribute in self.attributes.values():
+            self.scores += attribute.scores
 
     def _version(self, rank: int) -> str | None:
         """Returns the translation of the text from the translations with a rank.

@@ -31,17 +31,26 @@ from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.sentences import MAX_TAGS, Sentence, TranslatedText, total_chars
 from service.tasks.translation.terminology import use_terms
 from service.text import html_text, xml_text
+from service.text.adjacent import join_indices, separated
+from service.text.attributes import values_in
 from service.text.carriage import trim
 from service.text.characters import cleaned, origins
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
+from service.text.entities import named_entities
 from service.text.formatting import lower_capitals
 from service.text.glossary import Terms
 from service.text.letters import has_letters
-from service.text.markup import protect_markup
+from service.text.markup import NO_ENTITIES, protect_markup
 from service.text.messages import Message, read_message, without_syntax
 from service.text.protection import MARKER, ProtectedText, merged, protect
-from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
+from service.text.segmentation import (
+    Segments,
+    in_one_line,
+    one_sentence,
+    split_sentences,
+    whole_blocks,
+)
 from service.text.tags import Tag, distribute, lift
 from service.text.xml_text import XmlRules
 
@@ -78,6 +87,7 @@ class TranslationRequest:
         is_html: Whether the texts are HTML.
         xml: Meaning of the tags if the texts are XML, else None.
         split_lines: Whether every line break ends a sentence. Ignored without `split_sentences`.
+            If false, a line break of HTML still ends a paragraph or an item of a list.
         is_bulk: Whether the sentences wait in the bulk lane even if they are few. While sentences
             wait in both lanes, the bulk lane gets fewer rows of a batch than the interactive lane.
         terms: Terms of a glossary; None if the request has no glossary. The glossary must translate
@@ -182,7 +192,7 @@ class Translator:
             context.add("tokenize", time.perf_counter() - started)
         messages: list[TranslatedMessage] = []
         num_sentences = num_tokens = 0
-        for text in texts:
+        for text in _with_attributes(texts):
             if isinstance(text, TranslatedMessage):
                 messages.append(text)
             num_sentences += len(text.sentences)
@@ -207,7 +217,7 @@ class Translator:
     ) -> None:
         """Translates texts or parts of texts; `messages` are the messages among the texts."""
         sentences: list[Sentence] = []
-        for text in texts:
+        for text in _with_attributes(texts):
             sentences += text.sentences
         settings, largest = self.settings, self.settings.max_beam_size
         await phrases.translate(sentences, pipeline, min(settings.phrase_beam_size, largest))
@@ -251,6 +261,7 @@ class Translator:
             found = await self.detection.detect(words, deadline, sources)
             detected = [each[0] for each in found]
         catalog, limit = self.catalog, self.settings.max_source_tokens
+        prepare_text = prepare_html if request.is_html else prepare
 
         def prepare_all() -> list[TranslatedText]:
             texts = []
@@ -258,7 +269,7 @@ class Translator:
                 text = request.texts[number]
                 message = read_message(text, request.has_markup) if "{" in text else None
                 if message is None:
-                    texts.append(prepare(request, number, language, catalog, limit))
+                    texts.append(prepare_text(request, number, language, catalog, limit))
                 else:
                     texts.append(
                         prepare_message(message, request, number, language, catalog, limit)
@@ -340,9 +351,10 @@ def prepare_message(
     """Returns a message with the texts that must be translated first; arguments as in `prepare`."""
     rules = XmlRules() if message.has_xml_tags else request.xml
     part = replace(request, xml=rules)
+    prepare_text = prepare_html if request.is_html else prepare
 
     def prepare_part(text: str) -> TranslatedText:
-        return prepare(replace(part, texts=[text]), 0, detected, catalog, max_source_tokens)
+        return prepare_text(replace(part, texts=[text]), 0, detected, catalog, max_source_tokens)
 
     empty = prepare_part("")
     if not empty.route:
@@ -362,12 +374,40 @@ def prepare_message(
     return translated
 
 
+def prepare_html(
+    request: TranslationRequest,
+    number: int,
+    detected: Detection | None,
+    catalog: Catalog,
+    max_source_tokens: int,
+) -> TranslatedText:
+    """Returns a text in HTML with the attributes of its tags. The arguments are as in `prepare`."""
+    text = prepare(request, number, detected, catalog, max_source_tokens)
+    plain = replace(request, is_html=False, split_lines=True)
+    num_sentences = len(text.sentences)
+    for value in values_in(text.protected.spans):
+        attribute = prepare(replace(plain, texts=[value]), 0, detected, catalog, max_source_tokens)
+        for sentence in attribute.sentences:
+            sentence.index += num_sentences
+        num_sentences += len(attribute.sentences)
+        text.attributes[value] = attribute
+    return text
+
+
+def _with_attributes(texts: Sequence[TranslatedText]) -> list[TranslatedText]:
+    return [each for text in texts for each in (text, *text.attributes.values())]
+
+
 def _segments(text: str, request: TranslationRequest, source: str) -> Segments:
     if not has_letters(text):
         return Segments((text,), ())
+    if not request.has_markup:
+        if request.split_sentences:
+            return split_sentences(text, source, request.split_lines)
+        return one_sentence(text)
     if request.split_sentences:
-        return split_sentences(text, source, request.split_lines)
-    return whole_lines(text) if request.has_markup else one_sentence(text)
+        return in_one_line(split_sentences(text, source, request.split_lines))
+    return in_one_line(whole_blocks(text))
 
 
 def _protect(
@@ -382,7 +422,14 @@ def _protect(
     if request.has_markup:
         rules = request.xml
         tokens = html_text.read_html(text) if rules is None else xml_text.read_xml(text, rules)
-        markup = protect_markup(tokens, unknown)
+        vocabulary = route[0].vocabularies.source
+        tokens = separated(join_indices(tokens), lambda word: len(vocabulary.encode(word)))
+        markup = protect_markup(
+            tokens,
+            unknown,
+            ends_paragraphs=request.is_html and request.split_sentences,
+            entities=named_entities(text) if request.xml is not None else NO_ENTITIES,
+        )
         can_align = len(route) == 1 and route[0].has_attention
         return lift(markup) if can_align else (markup, [])
     return protect(cleaned(text), unknown, request.is_aligned), []
@@ -471,7 +518,7 @@ def _end(texts: Sequence[TranslatedText], pipeline: PivotPipeline, context: Requ
         context.num_cut[name] = context.num_cut.get(name, 0) + count
     context.rejected.update(pipeline.rejected)
     results = []
-    for text in texts:
+    for text in _with_attributes(texts):
         for sentence in text.sentences:
             results.append(sentence.result)
     context.add_times(results)

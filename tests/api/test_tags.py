@@ -1,0 +1,291 @@
+"""Tags come back where they were, as the built-in models translate the words around them."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.api.servers import Server
+from tests.api.test_deepl import translate, translations
+from tests.api.test_document_formatting import shown, translated
+from tests.archives import docx, members, odt, run
+
+pytestmark = pytest.mark.checkpoint
+
+
+def html(server: Server, text: str, **fields: Any) -> str:
+    response = server.translate(text, format="html", **fields)
+    assert response.status_code == 200, response.text
+    found: str = response.json()["translatedText"]
+    return found
+
+
+def xml(server: Server, text: str, **fields: Any) -> str:
+    found: str = translations(server, text, tag_handling="xml", **fields)[0]["text"]
+    return found
+
+
+def plain(server: Server, text: str) -> str:
+    found: str = server.translate(text).json()["translatedText"]
+    return found
+
+
+INDICES = {
+    "A room of 48 m<sup>3</sup> is enough.": "48 m<sup>3</sup>",
+    "There are 10<sup>6</sup> cells in it.": "10<sup>6</sup>",
+    "We drink H<sub>2</sub>O every day.": "H<sub>2</sub>O",
+    "The function log<sub>10</sub>(x) grows slowly.": "log<sub>10</sub>(x)",
+    "Water has a mass of 2 × 10<sup>−26</sup> kg.": "10<sup>−26</sup>",
+    "The energy is <i>E</i> = <i>mc</i><sup>2</sup> here.": "<i>mc</i><sup>2</sup>",
+    "The price of CO<sub>2</sub> rises.": "CO<sub>2</sub>",
+    "The element <sup>235</sup>U is rare.": "<sup>235</sup>U",
+    "The value of T<sub>max</sub> is high.": "T<sub>max</sub>",
+}
+
+
+@pytest.mark.parametrize("text", INDICES)
+def test_index_keeps_its_base(real_server: Server, text: str) -> None:
+    kept = INDICES[text]
+    assert kept in html(real_server, text)
+    names = {"sup": "superScript", "sub": "x:down"}
+    if not re.search("<i>|max", text):  # an index of letters has to be in `sup` or `sub`
+        text, kept = (re.sub("su[pb]", lambda m: names[m[0]], each) for each in (text, kept))
+        assert kept in xml(real_server, f'<p xmlns:x="x">{text}</p>')
+
+
+def test_footnote_stays_behind_its_sentence(real_server: Server) -> None:
+    text = 'The city grew fast.<sup><a href="#1">[1]</a></sup> It has two rivers.<sup>2</sup>'
+    found = html(real_server, text)
+    assert re.fullmatch(r'[^<]+\.<sup><a href="#1">\[1\]</a></sup> [^<]+\.<sup>2</sup>', found), (
+        found
+    )
+
+
+def test_vertical_alignment_keeps_its_base(real_server: Server) -> None:
+    up, down = (f'<w:vertAlign w:val="{name}script"/>' for name in ("super", "sub"))
+    runs = [run("A room of 48 m"), run("3", up), run(" has CO"), run("2", down), run(" in it.")]
+    document = members(translated(real_server, "a.docx", docx(f"<w:p>{''.join(runs)}</w:p>")))
+    found = shown(document["word/document.xml"])
+    assert [text[-2:] for text in found[:4:2]] == [" m", "CO"]
+    assert found[1:4:2] == ["3", "2"]
+    style = (
+        '<style:style style:name="T1" style:family="text"><style:text-properties '
+        'style:text-position="super 58%"/></style:style>'
+    )
+    body = '<text:p>There are 10<text:span text:style-name="T1">6</text:span> cells.</text:p>'
+    content = members(translated(real_server, "a.odt", odt(body, style)))["content.xml"].decode()
+    assert ' 10<text:span text:style-name="T1">6</text:span>' in content
+
+
+INSIDE = [
+    "The un<b>happy</b> man went home.",
+    "Ann<b>a</b> lives in Paris.",
+    "She has a <b>b</b>ig house.",
+    "<b>O</b>nce upon a time there was a king.",
+    "The <i>inter</i>national market is open.",
+    "They talk about demo<b>cracy</b> today.",
+    "The <b>im</b><i>possible</i> plan worked.",
+    "We saw three cat<b>s</b> there.",
+]
+
+
+@pytest.mark.parametrize("text", INSIDE)
+def test_tag_inside_a_word_stays_inside_a_word(real_server: Server, text: str) -> None:
+    without = re.sub("<[^>]*>", "", text)
+    for found in (html(real_server, text), xml(real_server, text)):
+        assert re.findall("<[^>]*>", found) == re.findall("<[^>]*>", text)
+        assert re.sub("<[^>]*>", "", found) == plain(real_server, without)
+        assert re.search(r"\w</?[bi]>(?:<[bi]>)?\w", found), found
+
+
+def test_names_with_a_tag_inside_are_whole(real_server: Server) -> None:
+    assert html(real_server, INSIDE[1]).startswith("Ann<b>a</b> ")
+
+
+ADJACENT = {
+    "The <x>big</x><y>red</y> house is old.": "The big red house is old.",
+    "<a>Home</a><b>Help</b> are the pages.": "Home Help are the pages.",
+    "He is a <x>good</x><y>young</y> man.": "He is a good young man.",
+    "Two <i>black</i><b>cats</b> sleep here.": "Two black cats sleep here.",
+    "We met <x>on Monday</x><y>in Paris</y>.": "We met on Monday in Paris.",
+    "It is a <x>new</x><y><z>yellow</z></y> car.": "It is a new yellow car.",
+}
+
+
+@pytest.mark.parametrize("text", ADJACENT)
+def test_words_of_adjacent_tags_stay_apart(real_server: Server, text: str) -> None:
+    for found in (html(real_server, text), xml(real_server, text)):
+        assert " ".join(re.sub("<[^>]*>", "", found).split()) == plain(real_server, ADJACENT[text])
+        assert sorted(re.findall("<[^>]*>", found)) == sorted(re.findall("<[^>]*>", text))
+        assert not re.search("<([a-z])></\\1>", found), found
+
+
+def test_line_break_element_of_xml_separates_words(real_server: Server) -> None:
+    found = xml(real_server, "The first line<br/>and the second line.")
+    assert found.count("<br/>") == 1
+    words = re.sub("<br/>", "", found)
+    assert words == plain(real_server, "The first line and the second line.")
+
+
+ATTRIBUTES = {
+    '<img alt="{}" src="a.png">': "A red house",
+    '<input type="text" placeholder="{}">': "Search here",
+    '<a href="/x" title="{}">Good morning.</a>': "Find the book",
+    '<button aria-label="{}">OK</button>': "Close the window",
+    '<select><optgroup label="{}"><option>One day</option></optgroup></select>': "Two cats",
+    '<table summary="{}"><tr><td>The cat.</td></tr></table>': "The prices of the year",
+    '<meta name="description" content="{}">': "The history of the city",
+    '<meta property="og:title" content="{}">': "A new day",
+    '<input type="submit" value="{}">': "Send the letter",
+    'It is <b title="{}">cold</b> today.': 'The "good" &amp; the bad',
+    '<textarea placeholder="{}" rows="3"></textarea>': "Write a letter",
+    '<p>Good <img alt="{}"> morning. It is cold.</p>': "Hello {name}",
+}
+
+
+@pytest.mark.parametrize("text", ATTRIBUTES)
+def test_attributes_that_people_read_are_translated(real_server: Server, text: str) -> None:
+    value = ATTRIBUTES[text].replace('"', "&quot;")
+    expected = plain(real_server, ATTRIBUTES[text].replace("&amp;", "&"))
+    assert expected != ATTRIBUTES[text]
+    expected = expected.replace("&", "&amp;").replace('"', "&quot;")
+    for found in (
+        html(real_server, text.replace("{}", value)),
+        translations(real_server, text.replace("{}", value), tag_handling="html")[0]["text"],
+    ):
+        tag = text[text.index("<") : text.index("{}")].rpartition("<")[2].partition(" ")[0]
+        assert re.search(f'<{tag}[^>]*="{re.escape(expected)}"', found), found
+
+
+UNTRANSLATED = [
+    '<p translate="no"><img alt="A red house"></p>',
+    '<b class="notranslate" title="A red house">The cat</b>',
+    '<input type="text" value="A red house"><button value="A red house"></button>',
+    '<meta name="keywords" content="A red house">',
+    '<a href="/a-red-house" id="house" class="red"></a>',
+    "<notranslate>A red house</notranslate>",
+]
+
+
+@pytest.mark.parametrize("text", UNTRANSLATED)
+def test_other_attributes_and_untranslated_elements_stay(real_server: Server, text: str) -> None:
+    assert html(real_server, text) == text
+
+
+def test_attributes_of_xml_stay(real_server: Server) -> None:
+    text = '<img alt="A red house"/>'
+    assert xml(real_server, text) == text
+
+
+def test_translate_yes_inside_no(real_server: Server) -> None:
+    text = '<p translate="no">The cat <b translate="yes">The dog</b> The cat</p>'
+    assert html(real_server, text) == text.replace("The dog", plain(real_server, "The dog"))
+
+
+NOT_TRANSLATED = {
+    "30k€ of <notranslate>Acme Corp</notranslate> revenue": "<notranslate>Acme Corp</notranslate>",
+    "See <notranslate>The Red House</notranslate>.": "<notranslate>The Red House</notranslate>",
+    "<notranslate>Good morning</notranslate>": "<notranslate>Good morning</notranslate>",
+    "<p>I like <notranslate>big <b>cats</b></notranslate>.</p>": (
+        "<notranslate>big <b>cats</b></notranslate>"
+    ),
+    'Open <b><notranslate id="1">My House</notranslate></b> now.': (
+        '<notranslate id="1">My House</notranslate>'
+    ),
+}
+
+
+@pytest.mark.parametrize("text", NOT_TRANSLATED)
+def test_element_notranslate_is_kept(real_server: Server, text: str) -> None:
+    assert NOT_TRANSLATED[text] in html(real_server, text)
+
+
+ENTITIES = [
+    ("<h4>&nbsp;</h4>", "<h4>&nbsp;</h4>"),
+    ("<p>&nbsp;</p><p>The cat.&nbsp;</p>", "<p>&nbsp;</p><p>O gato.&nbsp;</p>"),
+    ("<p>&copy; 2024 &bull;</p>", "<p>&copy; 2024 &bull;</p>"),
+    ("<a>Good morning.</a>&nbsp;&rarr;", "<a>Bom dia.</a>&nbsp;&rarr;"),
+    ("<!DOCTYPE html><html>&euro;</html>", "<!DOCTYPE html><html>&euro;</html>"),
+    ("<p>&hearts;&nbsp;Good night.</p>", "<p>&hearts;&nbsp;Boa noite.</p>"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), ENTITIES)
+def test_entities_of_html_are_kept_in_xml(real_server: Server, text: str, expected: str) -> None:
+    assert xml(real_server, text) == expected
+
+
+def test_unknown_entity_is_refused(real_server: Server) -> None:
+    response = translate(real_server, "<p>&foo;</p>", tag_handling="xml")
+    assert response.status_code == 400
+    assert response.json()["detail"].startswith("undefined entity: line 1, column 3")
+
+
+SPACES = [
+    "Good morning.\n\nGood night.",
+    "Good morning.\r\n\r\nGood night.",
+    "  Good morning.\n\tGood night.\n",
+    "<p>Good morning.\n  Good night.</p>\n\n<p>Good morning.</p>",
+    "<b>Good morning.</b>\n\n<i>Good night.</i>",
+    "Good morning.   Good night.\n\n\nGood morning.",
+    "\n<div>\n\n  <p>Good morning.</p>\n</div>\n",
+]
+
+
+def said(text: str) -> str:
+    return text.replace("Good morning", "Bom dia").replace("Good night", "Boa noite")
+
+
+@pytest.mark.parametrize("text", SPACES)
+def test_white_space_between_sentences_stays(real_server: Server, text: str) -> None:
+    expected = said(text)
+    assert html(real_server, text) == expected
+    for fields in ({}, {"split_sentences": "nonewlines"}, {"outline_detection": False}):
+        assert xml(real_server, text, **fields) == expected
+    for split in ({}, {"split_sentences": "nonewlines"}, {"split_sentences": "1"}):
+        found = translations(real_server, text, tag_handling="html", **split)
+        assert found[0]["text"] == expected
+
+
+PARAGRAPHS = ["Good morning\n\nGood night", "Good morning\n- Good night\n- Good morning"]
+
+
+@pytest.mark.parametrize("text", PARAGRAPHS)
+def test_paragraphs_and_lists_of_html_stay(real_server: Server, text: str) -> None:
+    assert html(real_server, text) == said(text)
+
+
+def test_line_break_inside_a_sentence_is_a_space_unless_lines_are_split(
+    real_server: Server,
+) -> None:
+    text = "<p>The <b>cat</b>\n  is in the\n garden.</p>"
+    joined = xml(real_server, text.replace("\n", ""))
+    assert html(real_server, text) == joined
+    for split in ("nonewlines", "0"):
+        assert xml(real_server, text, split_sentences=split) == joined
+    assert xml(real_server, text).count("\n") == 2
+    html_lines = translations(real_server, text, tag_handling="html", split_sentences="1")
+    assert html_lines[0]["text"].count("\n") == 2
+
+
+DOCUMENTS = [
+    "\n<!DOCTYPE html>\n<html>\n<p>Good morning.</p>\n</html>\n",
+    "<!-- a -->\n<!DOCTYPE html>\n\n<html><p>Good morning.</p></html>\n\n",
+    "  <!DOCTYPE d SYSTEM 'd.dtd'><d>Good morning.</d>",
+    "<?xml version='1.0'?>\n<!-- <!DOCTYPE x> -->\n<d>\nGood morning.\n</d>\n",
+    "\n<?xml version='1.0'?>\n<d>Good morning.</d>",
+    "\ufeff<?xml version='1.0'?><d>Good morning.</d>",
+]
+
+
+@pytest.mark.parametrize("text", DOCUMENTS)
+def test_document_keeps_all_around_its_root(real_server: Server, text: str) -> None:
+    assert xml(real_server, text) == said(text)
+
+
+def test_html_document_keeps_the_lines_around_its_tags(real_server: Server) -> None:
+    text = (
+        "\n<!DOCTYPE html>\n<html>\n<head>\n<title>Good morning.</title>\n</head>\n"
+        "<body>\n<p>Good night.</p>\n</body>\n</html>\n"
+    )
+    assert html(real_server, text) == said(text)
