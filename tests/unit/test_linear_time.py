@@ -55,7 +55,7 @@ from service.text.segmentation import (
     whole_blocks,
 )
 from service.text.tags import WordAttention, distribute, insert, lift, place_tags
-from service.text.typography import FOLDED
+from service.text.typography import plain
 from service.text.xml_text import XmlRules
 from tests.icu import translated
 from tests.text_tokenizers import unknown_characters
@@ -88,8 +88,6 @@ FLOOR_SECONDS = 0.05
 
 MAX_RATIO = 30
 """Largest ratio of the CPU times for texts of LONG and SHORT characters: 8 is linear, 64 square."""
-
-PLAIN = str.maketrans(FOLDED)
 
 NOT_CALLED = {"base_language", "is_untranslated", "compiled", "trigger"}
 """Functions that read a list of words, a language code, attributes, or tables."""
@@ -172,7 +170,7 @@ def protected(text: str, _: Tokenizer) -> None:
     protect(text, unknown_characters("".join({char for char in text if not char.isalnum()})))
     every = unknown_characters("".join({*text}))
     protect(text, every, keeps_length=True)
-    protect(text, every).styled(text.translate(PLAIN))
+    protect(text, every).styled(plain(text))
 
 
 def cleaned_text(text: str, _: Tokenizer) -> None:
