@@ -38,6 +38,7 @@ from service.text.formatting import (
     formatted,
     is_title_case,
     lower_capitals,
+    lower_titles,
     sentence_case,
     with_case,
     with_ending,
@@ -192,6 +193,8 @@ def capitalised(text: str, tokenizer: Tokenizer) -> None:
     sentence_case(text.upper(), "en", lambda word: len(word) % 2 == 0)
     with_case(text, text[::-1], LANGUAGES)
     is_title_case(text)
+    lower_titles(text, "en")
+    lower_titles(text.title(), "en")
 
 
 def ended(text: str, _: Tokenizer) -> None:
