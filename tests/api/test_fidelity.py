@@ -40,7 +40,8 @@ ROWS = [row for group in (*MARKUP, *CODE, *VALUES) for row in group.rows]
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_spans_of_each_syntax_come_back(real_server: AnyServer, row: Syntax) -> None:
-    examples = [example.replace("⟧⟦", "") for example in row.kept]
+    kept = [each for each in row.kept if ", plural," not in each]  # its branches are translated
+    examples = [each.replace("⟧⟦", "") for each in kept]
     spans = [span for example in examples for span in re.findall("⟦(.*?)⟧", example)]
     alone = [span for span in spans if protect(f"O texto {span} foi lido.").spans == (span,)]
     for source, target, found in (
@@ -55,8 +56,8 @@ def test_spans_of_each_syntax_come_back(real_server: AnyServer, row: Syntax) -> 
             continue
         response = real_server.translate(texts, source=source, target=target)
         assert response.status_code == 200, response.text
-        for (text, kept), translated in zip(found, response.json()["translatedText"], strict=True):
-            for span in kept:
+        for (text, spans), translated in zip(found, response.json()["translatedText"], strict=True):
+            for span in spans:
                 assert translated.count(span) == text.count(span), translated
 
 
