@@ -6,6 +6,8 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import cast
 
@@ -22,6 +24,7 @@ from service.tasks.translation.guards import GuardWarning
 from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.sentences import TranslatedText
 from service.tasks.translation.translator import TranslationRequest, prepare
+from tests.hf_files import pieces_model
 
 OPTIONS = DecodingOptions()
 LIMIT = 61  # EOS included
@@ -166,3 +169,26 @@ def test_long_texts_are_carried_and_cut_outside_the_event_loop(
     in_the_request = threads.pop(("carry", True))  # `prepared` runs here
     assert in_the_request == 300
     assert threads == {("carry", False): 600, ("split_at_markers", False): 300}
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"), [("Zayat sees the tree", ()), ("the Zorn sees Zayat", ("Zorn",))]
+)
+def test_words_of_one_piece_reach_the_model_as_they_are(
+    text: str,
+    spans: tuple[str, ...],
+    catalog: Catalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The vocabulary has `Zayat`, and not the letters `Z` and `y`."""
+    path = tmp_path / "words.spm"
+    path.write_bytes(pieces_model(("Zayat sees the tree",), 60, model_type="word"))
+    words = Tokenizer(path)
+    (direction,) = catalog.route("en", "pt")
+    own = replace(direction, vocabularies=replace(direction.vocabularies, source=words))
+    monkeypatch.setattr(catalog, "route", lambda *_: (own,))
+    whole = prepared(text, catalog)
+    assert whole.protected.spans == spans
+    if not spans:
+        assert [each.ids for each in whole.sentences] == [[*words.encode(text), words.eos_id]]
