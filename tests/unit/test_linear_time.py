@@ -229,6 +229,7 @@ def guarded(text: str, tokenizer: Tokenizer) -> None:
 
 
 def in_messages(text: str, _: Tokenizer) -> None:
+    text = text[: len(text) // 4]  # a message is read in ten ways
     for source in (
         f"{{n, plural, one {{{text}}} other {{# a}}}} b {text}",
         f"{text} {{n, plural, one {{<b>a</b> {text}}} other {{# b}}}}",
