@@ -84,8 +84,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Returns the number of test processes: two more than processors, because many tests wait."""
-    return len(os.sched_getaffinity(0)) + 2
+    """Returns the number of test processes: one more than processors, because many tests wait."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]
