@@ -9,7 +9,7 @@ from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, load_vocabularies
 from model.precision import Precision
 from model.sequence import EngineLimits
-from service.tasks.alignment.alignment import align, in_text
+from service.tasks.alignment.alignment import align, text_span
 from tests.tiny import forced_weights, greedy_ids, torch_runner
 
 pytestmark = pytest.mark.checkpoint
@@ -37,10 +37,13 @@ def test_what_is_spelt_alike_is_aligned(built_in: dict[str, ModelFiles], text: s
         model = torch_runner(engine).model
         mask = torch.ones_like(ids, dtype=torch.bool)
         _, attentions = forced_weights(model, ids, mask, torch.tensor([target.ids]))
-    found = in_text(align(attentions.cross[-1][0, 0].numpy(), source, target), source, target)
+    found = align(attentions.cross[-1][0, 0].numpy(), source, target)
     pairs = {  # "2004." may be one piece, and then is one word
-        (text[slice(*found.source_words[one])].strip("."), target.text[slice(*place)].strip("."))
-        for (one, _, _), place in zip(found.pairs, found.target_words, strict=True)
+        tuple(
+            side.text[slice(*text_span(side, word))].strip(".")
+            for side, word in ((source, found.source_words[one]), (target, written))
+        )
+        for (one, _, _), written in zip(found.pairs, found.target_words, strict=True)
     }
     alike = set(re.findall(r"\d+|[A-Z]\w+", text)) & set(re.findall(r"\w+", target.text))
     assert len(alike) >= 4, target.text

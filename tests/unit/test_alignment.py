@@ -3,6 +3,7 @@
 tests/parity/test_alignment.py has the attention of a model.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +17,6 @@ from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.tasks.alignment.alignment import (
     Alignment,
     align,
-    in_text,
     input_spans,
     merge,
     moved,
@@ -180,11 +180,15 @@ def test_words_are_placed_in_texts_of_several_sentences(
     source: TokenizedText, target: TokenizedText
 ) -> None:
     tokens = align(WEIGHTS, source, target)
-    placed = moved(in_text(tokens, source, target), 100, 50)
+    in_source, in_target = (
+        [text_span(side, word) for word in words]
+        for side, words in ((source, tokens.source_words), (target, tokens.target_words))
+    )
+    placed = moved(replace(tokens, source_words=in_source, target_words=in_target), 100, 50)
     assert placed.source_words == [(100, 103), (104, 105), (105, 111), (111, 112), (113, 116)]
     assert placed.target_words == [(50, 54), (55, 56), (56, 62), (62, 63)]
     assert (placed.pairs, placed.pharaoh) == (tokens.pairs, tokens.pharaoh)
-    assert in_text(tokens, source, target).source_words[0] == (0, 3)
+    assert in_source[0] == (0, 3)
 
 
 def test_items_are_grouped_up_to_a_total_size() -> None:

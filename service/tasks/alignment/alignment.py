@@ -94,15 +94,6 @@ def between_words(
     )
 
 
-def in_text(alignment: Alignment, source: TokenizedText, target: TokenizedText) -> Alignment:
-    """Returns the alignment of two sentences with its words in code points instead of tokens."""
-    return replace(
-        alignment,
-        source_words=[text_span(source, word) for word in alignment.source_words],
-        target_words=[text_span(target, word) for word in alignment.target_words],
-    )
-
-
 def moved(alignment: Alignment, source: int, target: int) -> Alignment:
     """Returns an alignment of parts that begin at these code points of source and target."""
     return replace(

@@ -6,8 +6,8 @@ is therefore decoded as a list item, by a beam search. The number is removed fro
 The remaining texts are the candidates, which are ranked by their log-probabilities.
 
 A phrase in Title Case is decoded twice: as it is, and in sentence case. Models know common words
-better in sentence case, and names better in Title Case. The mean of both log-probabilities ranks
-the candidates.
+better in sentence case, and names better in Title Case. The candidates are ranked by the mean of
+both log-probabilities.
 """
 
 import math
