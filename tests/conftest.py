@@ -103,6 +103,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 for profile, examples in {"regard": 25, "nightly": 300}.items():
     settings.register_profile(
         profile,
+        derandomize=profile == "regard",  # a failure must not depend on the run; nightly searches
         deadline=None,
         max_examples=examples,
         suppress_health_check=[HealthCheck.too_slow],

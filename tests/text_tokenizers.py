@@ -1,7 +1,9 @@
 """Tokenizers of every kind that embedding models have, trained on a few lines, and long texts."""
 
+import math
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,7 @@ from service.text.protection import UnknownSpans
 from tests.tiny_text import tokenizer
 
 SPECIAL = ["<s>", "</s>", "<unk>", "<mask>"]
+MAX_PIECE = 8
 RUNS = ["." * size for size in range(1, 13)] + [
     "---", "========", "    ", "000", "12345678", "abababab", "aaaaaaa", "haha", "xyxyx", "...-...",
     "漢字漢字漢字", "\U0001f600" * 3, "e\u0301e\u0301", "//", "http://", "don't", "it's", "//--//",
@@ -52,13 +55,23 @@ def byte_level_bpe(use_regex: bool = True, prefix_space: bool = False) -> Tokeni
 
 
 def unigram(is_split: bool = True) -> Tokenizer:
-    made = Tokenizer(models.Unigram())
+    """Scores pieces by how often they occur, as the library's trainer differs in every run."""
+    texts = ["▁" + line.replace(" ", "▁") for line in lines()]
+    counts = Counter(
+        part[start:end]
+        for text in texts
+        for part in (re.findall("▁[^▁]*", text) if is_split else [text])
+        for start in range(len(part))
+        for end in range(start + 1, min(start + MAX_PIECE, len(part)) + 1)
+    )
+    pieces = sorted(counts, key=lambda piece: (len(piece) > 1, -counts[piece], piece))[:600]
+    scores = [(piece, math.log(counts[piece] / counts.total())) for piece in pieces]
+    made = Tokenizer(
+        models.Unigram([*((name, 0.0) for name in SPECIAL), *scores], SPECIAL.index("<unk>"))
+    )
     made.normalizer = normalizers.NFKC()
     made.pre_tokenizer = pre_tokenizers.Metaspace(split=is_split)
-    trainer = trainers.UnigramTrainer(
-        vocab_size=600, unk_token="<unk>", special_tokens=SPECIAL, show_progress=False
-    )
-    made.train_from_iterator(lines(), trainer)
+    made.add_special_tokens(SPECIAL)
     return made
 
 
