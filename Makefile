@@ -20,7 +20,7 @@ ARGS ?=
 # other files of the same versions (docs/releases.md).
 CHECK_HASHES ?= yes
 
-.PHONY: install serve test slow emulators helm browser envoy check page-types sanitized sanitize alerts board audit bench format lock hashes clean
+.PHONY: install serve test slow emulators helm browser envoy clients check page-types sanitized sanitize alerts board audit bench format lock hashes clean
 
 install: $(VENV)/.installed  ## installs regard into .venv
 
@@ -71,8 +71,8 @@ helm: | $(VENV)/bin/python  ## installs helm and the schemas for the tests of th
 test: $(VENV)/.installed-dev browser  ## runs all tests but the slow ones
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not slow"
 
-# Clusters of Ray, emulated processors, Helm and Envoy.
-slow: $(VENV)/.installed-dev emulators helm envoy  ## runs the slow tests
+# Clusters of Ray, emulated processors, Helm, Envoy and other people's clients.
+slow: $(VENV)/.installed-dev emulators helm envoy clients  ## runs the slow tests
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m slow
 
 browser:  ## finds or installs a Chromium for the tests of the page
@@ -88,6 +88,14 @@ browser:  ## finds or installs a Chromium for the tests of the page
 
 envoy: $(VENV)/.installed-dev  ## finds Envoy, or installs it below .bench/, for the tests of deploy/envoy
 	@$(BIN)/python -m benchmarks.replicas.envoy
+
+CLIENTS := .bench/clients
+CLIENT_LIST := tests/clients/requirements.txt
+
+clients: | $(VENV)/bin/python  ## installs other people's clients below .bench/ for tests/clients
+	@cmp -s $(CLIENT_LIST) $(CLIENTS)/requirements.txt || { $(PYTHON) -m venv $(CLIENTS) && \
+	  $(CLIENTS)/bin/pip install --quiet -r $(CLIENT_LIST) && cp $(CLIENT_LIST) $(CLIENTS); } || \
+	  { rm -rf $(CLIENTS); echo 'SKIPPED: the clients could not be installed; their tests are skipped.'; }
 
 check: $(VENV)/.installed-dev  ## checks lint, format, plain English, import layers, types and alerts
 	$(BIN)/ruff check .

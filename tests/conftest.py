@@ -26,13 +26,14 @@ BROWSER = "tests/browser/"
 SLOW = {
     "tests/api/test_envoy.py": "needs Envoy",
     "tests/api/test_ray_serve.py": "starts clusters of Ray",
+    "tests/clients": "needs other people's clients",
     "tests/unit/test_bulk_ray.py": "kills bulk jobs, and starts clusters of Ray",
     "tests/unit/test_chart.py": "needs helm",
     "tests/unit/test_chart_values.py": "needs helm",
     "tests/unit/test_instruction_sets.py": "runs emulated processors",
     "tests/unit/test_ray_serve.py": "imports Ray",
 }
-"""The files of the marker `slow`. `make slow` installs the tools that they need, and runs them."""
+"""The files and folders of the marker `slow`; `make slow` installs their tools, and runs them."""
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 if (
@@ -51,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the tests of the page first: one process runs them all, and would be the last to end."""
     items.sort(key=lambda item: not item.nodeid.startswith(BROWSER))
     for item in items:
-        if item.nodeid.partition("::")[0] in SLOW:
+        if item.nodeid.startswith(tuple(SLOW)):
             item.add_marker("slow")
 
 
