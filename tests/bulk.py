@@ -28,10 +28,7 @@ def layout_of(source: Path, output: Path, **options: Any) -> Layout:
 
 
 def options_of(
-    layout: Layout,
-    columns: Columns | None = None,
-    settings: Settings = SETTINGS,
-    **wanted: Any,
+    layout: Layout, columns: Columns | None = None, settings: Settings = SETTINGS, **wanted: Any
 ) -> tuple[JobOptions, list[Path]]:
     form, paths = find_files(layout.sources)
     return job_options(layout, columns or Columns(), TRANSLATE | wanted, settings, form), paths

@@ -301,11 +301,7 @@ class Threads:
     def __init__(
         self, load: LoadTranslationModel, load_embedder: LoadEmbedder = load_embedder
     ) -> None:
-        self.loaders: Loaders = {
-            **LOADERS,
-            ModelFiles: load,
-            EmbeddingFiles: load_embedder,
-        }
+        self.loaders: Loaders = {**LOADERS, ModelFiles: load, EmbeddingFiles: load_embedder}
         self.started: list[ThreadWorker] = []
 
     async def __call__(self, connection: socket.socket, _threads: int) -> ThreadWorker:

@@ -15,13 +15,7 @@ from service.scheduling.policies import MAX_SLOTS
 from service.server import create_app
 from service.workers import loading
 from tests.api.conftest import REAL, ServeApart
-from tests.api.servers import (
-    LiveServer,
-    Server,
-    SocketServer,
-    assert_error,
-    make_settings,
-)
+from tests.api.servers import LiveServer, Server, SocketServer, assert_error, make_settings
 from tests.api.test_attention import CAT, asking
 from tests.api.test_disconnect import post_of
 from tests.workers import PULSE_SECONDS, LoadTranslationModel, Threads, opened, until

@@ -46,11 +46,7 @@ tests/unit/test_attention_schemas.py has all faults that the schema finds.
 
 
 def assert_refused(
-    server: AnyServer,
-    path: str,
-    body: dict[str, Any],
-    kind: type[ServiceError],
-    *words: str,
+    server: AnyServer, path: str, body: dict[str, Any], kind: type[ServiceError], *words: str
 ) -> None:
     """Without any call of a model."""
     phases = [("attention", "attention"), ("translate", "encode"), ("translate", "decode")]

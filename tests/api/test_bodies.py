@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.errors import (
-    InvalidRequestError,
-    RequestTooLargeError,
-)
+from service.errors import InvalidRequestError, RequestTooLargeError
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error, translation
 

@@ -56,11 +56,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 @pytest.mark.parametrize(
     "flood",
-    [
-        b"X-Endless: " + b"a" * 200_000,
-        b"a:b\r\n" * 40_000,
-        b"X-" + b"n" * 200_000,
-    ],
+    [b"X-Endless: " + b"a" * 200_000, b"a:b\r\n" * 40_000, b"X-" + b"n" * 200_000],
     ids=["value", "headers", "name"],
 )
 def test_endless_header_gets_431(serve_live: ServeLive, flood: bytes) -> None:
@@ -119,9 +115,7 @@ def test_too_many_headers_get_431(serve_live: ServeLive) -> None:
 
 
 @pytest.mark.parametrize(
-    "flood",
-    [b"X-Endless: " + b"a" * 20_000, b"a:b\r\n" * 4_000],
-    ids=["value", "trailers"],
+    "flood", [b"X-Endless: " + b"a" * 20_000, b"a:b\r\n" * 4_000], ids=["value", "trailers"]
 )
 def test_endless_trailer_is_refused(serve_live: ServeLive, flood: bytes) -> None:
     server = serve_live(max_header_bytes=4096)

@@ -313,9 +313,7 @@ def test_keys_without_meaning_share_one_count(serve: Serve, tmp_path: Path) -> N
     server = serve(monthly_characters=10, state=str(tmp_path))
     statuses = [
         server.post(
-            "/v2/translate",
-            json=body("Hello."),
-            headers={"authorization": f"DeepL-Auth-Key {key}"},
+            "/v2/translate", json=body("Hello."), headers={"authorization": f"DeepL-Auth-Key {key}"}
         ).status_code
         for key in ("a", "b")
     ]

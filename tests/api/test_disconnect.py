@@ -145,9 +145,7 @@ def test_many_clients_that_go_leave_nothing_behind(serve_tcp: ServeTcp, script: 
     assert server.translate("Next.").status_code == 200
 
 
-def test_keep_alive_connection_serves_one_request_after_the_other(
-    serve_tcp: ServeTcp,
-) -> None:
+def test_keep_alive_connection_serves_one_request_after_the_other(serve_tcp: ServeTcp) -> None:
     server = serve_tcp()
     with server.connect() as connection:
         for _ in range(3):

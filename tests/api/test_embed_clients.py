@@ -69,13 +69,7 @@ def vector_of(embedding: object) -> Vectors:
     return np.array(embedding, dtype=np.float32)
 
 
-@pytest.mark.parametrize(
-    ("given", "texts"),
-    [
-        (CAT, [CAT]),
-        ([CAT, TRAIN], [CAT, TRAIN]),
-    ],
-)
+@pytest.mark.parametrize(("given", "texts"), [(CAT, [CAT]), ([CAT, TRAIN], [CAT, TRAIN])])
 def test_floats_and_base64_are_the_same_vectors(
     client: openai.OpenAI, reference: Reference, given: str | list[str], texts: list[str]
 ) -> None:
@@ -207,10 +201,7 @@ def test_command_writes_the_vectors_of_embed(host: str, tmp_path: Path) -> None:
 
 
 def test_command_starts_a_server_of_its_own(
-    embedding_folder: str,
-    reference: Reference,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    embedding_folder: str, reference: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"DTYPE": "float32", "WORKERS": "1", "API_KEYS": "secret"}.items():
         monkeypatch.setenv(f"REGARD_{name}", value)

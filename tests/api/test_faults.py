@@ -4,9 +4,7 @@ import logging
 
 import pytest
 
-from service.errors import (
-    InternalError,
-)
+from service.errors import InternalError
 from service.tasks.translation.translator import Translator
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error, translation

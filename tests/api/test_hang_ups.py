@@ -91,9 +91,7 @@ def test_clients_that_hang_up_at_any_moment_leave_nothing_behind(
     assert server.translate("Next.").status_code == 200
 
 
-def test_worker_that_is_killed_beside_1500_connections_comes_back(
-    serve_live: ServeLive,
-) -> None:
+def test_worker_that_is_killed_beside_1500_connections_comes_back(serve_live: ServeLive) -> None:
     """The new worker inherits a descriptor above 1,023, for which `select` fails."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= hard < 4096:

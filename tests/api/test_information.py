@@ -124,10 +124,7 @@ def test_models_are_listed_before_and_after_they_are_loaded(serve: Serve, script
         "device": "cpu",
         "devices": ["cpu"],
         "dtype": "float32",
-        "attention": {
-            "encoder": {"layers": 6, "heads": 8},
-            "cross": {"layers": 2, "heads": 8},
-        },
+        "attention": {"encoder": {"layers": 6, "heads": 8}, "cross": {"layers": 2, "heads": 8}},
         "alignment": {"layer": 0, "head": "mean", "shift": 1},
     }
     assert [model["id"] for model in listed["data"]] == ["en-pt", "pt-en"]
@@ -165,8 +162,7 @@ def test_unknown_model_is_named_as_openai_does(server: Server, name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("path", "allowed"),
-    [("/translate", "POST, OPTIONS"), ("/", "GET, POST, HEAD, OPTIONS")],
+    ("path", "allowed"), [("/translate", "POST, OPTIONS"), ("/", "GET, POST, HEAD, OPTIONS")]
 )
 def test_options_without_a_preflight_names_the_methods(
     server: Server, path: str, allowed: str

@@ -95,9 +95,7 @@ def embedding_server(
             yield apart.until_ready().until_listening()
 
 
-def test_slow_client_takes_no_room_of_other_requests(
-    embedding_server: SocketServer,
-) -> None:
+def test_slow_client_takes_no_room_of_other_requests(embedding_server: SocketServer) -> None:
     """The buffers of the sockets are smaller than the reply, and so the server waits to write."""
     server = embedding_server
     admission = server.core.admission

@@ -12,11 +12,7 @@ import pytest
 from starlette.types import Message
 
 from service.api.libretranslate import streaming
-from service.errors import (
-    InvalidRequestError,
-    RequestTooLargeError,
-    UnsupportedLanguageError,
-)
+from service.errors import InvalidRequestError, RequestTooLargeError, UnsupportedLanguageError
 from service.tasks.translation.translator import MAX_AHEAD
 from tests.api.conftest import Serve, ServeAny, ServeTcp
 from tests.api.servers import AnyServer, Server, SocketServer, assert_error, translation
@@ -136,10 +132,7 @@ def test_thousand_streams_at_once(serve: Serve) -> None:
     assert server.sample("regard_first_sentence_seconds_count", model="en-pt") == 1000
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("alternatives", 1), ("return_scores", True)],
-)
+@pytest.mark.parametrize(("name", "value"), [("alternatives", 1), ("return_scores", True)])
 def test_extras_that_a_stream_does_not_have_are_refused(
     server: Server, name: str, value: object
 ) -> None:
@@ -246,10 +239,7 @@ class StuckClient:
             "method": "POST",
             "path": "/translate",
             "query_string": b"",
-            "headers": [
-                (b"content-type", b"application/json"),
-                (b"accept", NDJSON.encode()),
-            ],
+            "headers": [(b"content-type", b"application/json"), (b"accept", NDJSON.encode())],
         }
         await self.server.app(scope, self._receive, self._send)
 

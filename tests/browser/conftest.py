@@ -15,14 +15,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from playwright.sync_api import (
-    Browser,
-    BrowserContext,
-    ConsoleMessage,
-    Page,
-    Request,
-    expect,
-)
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
 
 from benchmarks.chromium import NAMES, find_chromium, running_chromium
 from service.ipc.processes import module_command

@@ -156,12 +156,7 @@ def line(text: str) -> dict[str, Any]:
     ],
 )
 def test_fault_within_a_stream_is_told_in_words(
-    reader: Reader,
-    page: Page,
-    api: Api,
-    events: list[dict[str, Any]],
-    title: str,
-    reference: str,
+    reader: Reader, page: Page, api: Api, events: list[dict[str, Any]], title: str, reference: str
 ) -> None:
     body = "".join(json.dumps(event) + "\n" for event in events)
     page.route(

@@ -188,10 +188,7 @@ Request = asyncio.Task[list[Result]]
 
 
 def begin(
-    scheduler: Scheduler,
-    items: Sequence[WorkItem],
-    seconds: float = FOREVER,
-    client: str = "",
+    scheduler: Scheduler, items: Sequence[WorkItem], seconds: float = FOREVER, client: str = ""
 ) -> Request:
     """Begins a request, which submits items and closes the submission as a lease does."""
 

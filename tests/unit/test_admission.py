@@ -6,12 +6,7 @@ from hypothesis import strategies as st
 
 from service.errors import OverloadedError, RequestTooLargeError
 from service.scheduling import admission as admission_module
-from service.scheduling.admission import (
-    MAX_RETRY_SECONDS,
-    WINDOW_SECONDS,
-    Admission,
-    Throughput,
-)
+from service.scheduling.admission import MAX_RETRY_SECONDS, WINDOW_SECONDS, Admission, Throughput
 
 
 class Clock:

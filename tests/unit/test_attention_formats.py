@@ -13,11 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from model.tokenization.tokenizer import Tokenizer
-from service.api.attention.bodies import (
-    bertviz_body,
-    choose_format,
-    json_body,
-)
+from service.api.attention.bodies import bertviz_body, choose_format, json_body
 from service.api.attention.response_schemas import AttentionResponse, BertvizResponse
 from service.api.responses import json_chunks
 from service.errors import InvalidRequestError

@@ -173,10 +173,7 @@ STEPS: list[tuple[dict[str, Any], str]] = [
     ({"query": 0, "kind": "self"}, "self kind is not supported; use encoder, decoder or cross"),
     ({"query": 0, "layer": "all"}, "layer parameter is not a number"),
     ({"query": 0, "layers": [0]}, "there is no layers parameter"),
-    (
-        {"query": 0, "include": ["z"]},
-        "z include[0] is not supported; use vectors, output, ",
-    ),
+    ({"query": 0, "include": ["z"]}, "z include[0] is not supported; use vectors, output, "),
     ({"query": 0, "include": ["output"] * 2}, "include parameter has output twice"),
     ({"query": 0, "task": "embed", "source": None}, "target is only for translations"),
     (

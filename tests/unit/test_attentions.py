@@ -119,10 +119,7 @@ def test_words_stand_as_in_the_text(tokenizer: Tokenizer) -> None:
         ([[0.25] * 4] * 3, 0.0),  # equal attention
         ([[1.0, 0.0], [0.0, 1.0]], 0.0),  # attention to every token in turn
         ([[0.0, 0.0, 0.0, 1.0]] * 3, 1 - 1 / 4),  # attention to one token
-        (
-            [[0.5, 0.5, 0.0], [0.7, 0.3, 0.0]],
-            (0.6 - 1 / 3 + 0.4 - 1 / 3 + 1 / 3) / 2,
-        ),
+        ([[0.5, 0.5, 0.0], [0.7, 0.3, 0.0]], (0.6 - 1 / 3 + 0.4 - 1 / 3 + 1 / 3) / 2),
     ],
 )
 def test_detachment_is_the_distance_from_equal_attention(

@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.bench.correctness import (
-    AlignmentReport,
-    Share,
-    area_under_curve,
-    judged,
-    shifted,
-)
+from benchmarks.bench.correctness import AlignmentReport, Share, area_under_curve, judged, shifted
 
 TEXT = "Ana paid 12 euros to a bank in Paris"
 TRANSLATION = "A Ana pagou 12 euros a um banco em Paris"

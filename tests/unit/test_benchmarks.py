@@ -68,8 +68,7 @@ def test_block_goes_between_its_own_markers() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "<!-- /bench:x --> <!-- bench:x -->", "<!-- bench:x --><!-- /bench:x -->" * 2],
+    "text", ["", "<!-- /bench:x --> <!-- bench:x -->", "<!-- bench:x --><!-- /bench:x -->" * 2]
 )
 def test_missing_or_doubled_markers_are_named(text: str) -> None:
     with pytest.raises(ValueError, match="<!-- bench:x -->"):

@@ -8,16 +8,7 @@ import pytest
 from benchmarks import embedding, http, ours
 from benchmarks import options as command_line
 from benchmarks.contestants import EMBEDDERS
-from benchmarks.embedding import (
-    ALL,
-    FLOAT32,
-    ONE,
-    PEER,
-    best_peer,
-    contestants,
-    ranks,
-    spearman,
-)
+from benchmarks.embedding import ALL, FLOAT32, ONE, PEER, best_peer, contestants, ranks, spearman
 from benchmarks.environments import MissingError
 from benchmarks.options import Options
 from benchmarks.peers import vectors
@@ -145,10 +136,7 @@ def test_our_engine_embeds_in_processes(tmp_path: Path, case: str) -> None:
 def test_http_table_has_a_row_a_server() -> None:
     figures = {"requests_per_second": 500.0, "p50_ms": 9.0, "p99_ms": 20.0, "errors": 0.0}
     slow = figures | {"requests_per_second": 125.0}
-    samples = [
-        Sample(OURS, "64", 1, figures),
-        Sample(http.INFINITY, "64", 1, slow),
-    ]
+    samples = [Sample(OURS, "64", 1, figures), Sample(http.INFINITY, "64", 1, slow)]
     table = http.embeddings_table(Result("embed-http", samples), None)  # type: ignore[arg-type]
     rows = table.splitlines()
     assert rows[2] == "| 64 | **regard** | 500 (500–500) | 4.00 | 9.00 | 20.0 | – | – | 0 |"

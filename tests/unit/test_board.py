@@ -14,14 +14,7 @@ import yaml
 from checks.board import BOARD, DESCRIPTION, panel, panels, render
 from checks.live_board import Prometheus, alert_series, board_queries, report
 
-from .test_deploy import (
-    PROMETHEUS,
-    ROOT,
-    alert_rules,
-    exposed_names,
-    load_yaml,
-    metric_names,
-)
+from .test_deploy import PROMETHEUS, ROOT, alert_rules, exposed_names, load_yaml, metric_names
 
 
 def entry(**changes: Any) -> dict[str, Any]:

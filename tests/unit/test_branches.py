@@ -195,10 +195,7 @@ WRITTEN = [
     # Tags of plain text are XML for the translation.
     (
         "{n, plural, one {<b>#</b> cat & dog} other {<b>#</b> cats}}",
-        {
-            "<b>1</b> cat &amp; dog": "gato &amp; cão <b>1</b>",
-            "<b>25</b> cats": "<b>25</b> gatos",
-        },
+        {"<b>1</b> cat &amp; dog": "gato &amp; cão <b>1</b>", "<b>25</b> cats": "<b>25</b> gatos"},
         "{n, plural, one {gato & cão <b>#</b>} other {<b>#</b> gatos}}",
     ),
 ]

@@ -398,10 +398,7 @@ def test_changed_options_are_refused(source: Path, output: Path) -> None:
     ],
 )
 def test_changed_settings_are_refused(
-    source: Path,
-    output: Path,
-    changes: dict[str, Any],
-    placements: dict[str, tuple[str, str]],
+    source: Path, output: Path, changes: dict[str, Any], placements: dict[str, tuple[str, str]]
 ) -> None:
     folder, _ = started(source, output)
     layout = layout_of(source, output)

@@ -17,13 +17,7 @@ from benchmarks.capacity.arrivals import BURST, DAY, NIGHT, Shape, day_trace, po
 from benchmarks.capacity.costs import Costs, CostsError, ServerCosts, WorkerCosts
 from benchmarks.capacity.plan import Demand, Supply, plan
 from benchmarks.capacity.replay import outcome_of, send, until_interrupted
-from benchmarks.capacity.replicas import (
-    Figures,
-    by_kind,
-    closed_loop,
-    point,
-    simulate,
-)
+from benchmarks.capacity.replicas import Figures, by_kind, closed_loop, point, simulate
 from benchmarks.capacity.simulation import Outcome
 from benchmarks.capacity.tables import comparison_table
 from benchmarks.capacity.virtual_time import Clock, Processors, virtual_time

@@ -37,11 +37,7 @@ def test_error_without_a_parameter_has_its_own_message(error: ServiceError) -> N
 @pytest.mark.parametrize(
     ("error", "message", "detail"),
     [
-        (
-            error_texts.missing("text"),
-            "Parameter 'text' not specified",
-            None,
-        ),
+        (error_texts.missing("text"), "Parameter 'text' not specified", None),
         (
             InvalidRequestError("x is no text", param="text"),
             "Value for 'text' not supported.",

@@ -398,10 +398,7 @@ def test_health_command_tells_ready_from_not_ready(
         server.timeout = 10
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        environment = {
-            "REGARD_PORT": str(server.server_port),
-            "http_proxy": "http://127.0.0.1:1",
-        }
+        environment = {"REGARD_PORT": str(server.server_port), "http_proxy": "http://127.0.0.1:1"}
         command = [sys.executable, *health_command(last_stage)[1:]]
         result = subprocess.run(command, env=environment, capture_output=True, check=False)
         thread.join()

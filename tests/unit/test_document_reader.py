@@ -197,9 +197,7 @@ async def test_stop_of_the_server_leaves_no_process(reader: DocumentReader) -> N
     await busy
 
 
-async def test_refused_document_is_freed_without_garbage_collection(
-    reader: DocumentReader,
-) -> None:
+async def test_refused_document_is_freed_without_garbage_collection(reader: DocumentReader) -> None:
     class Name(str):
         """A name that is freed with its document, and to which weak references may refer."""
 

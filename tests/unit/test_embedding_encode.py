@@ -10,13 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from model.backends.encoder_batch import EncoderBatch, HiddenTexts, padded_batch, run_layers
-from model.config import (
-    DenseConfig,
-    EmbeddingConfig,
-    NormalizeConfig,
-    Pooling,
-    TextEncoderConfig,
-)
+from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling, TextEncoderConfig
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, EmbeddingModel, embed, pool
 from model.encoding.sliced_pass import batches
 from model.errors import InputError, UnsupportedModelError

@@ -12,11 +12,7 @@ from model.errors import ModelError
 from model.sequence import BatchStats, EngineLimits
 from service.items import BUCKET_TOKENS, EMBED, EmbeddingItem, bucket_of
 from service.items import CPU_BATCH_TOKENS as BATCH_TOKENS
-from service.workers.executors import (
-    OLDEST_SHARE,
-    Batch,
-    EmbeddingExecutor,
-)
+from service.workers.executors import OLDEST_SHARE, Batch, EmbeddingExecutor
 from service.workers.loading import load_embedder
 from service.workers.messages import ModelSet, WorkerConfig
 from tests.tiny_text import write_model
@@ -265,11 +261,7 @@ def test_each_token_has_a_vector(real: EmbeddingExecutor) -> None:
 
 
 def test_id_that_is_not_in_the_vocabulary_fails_alone(real: EmbeddingExecutor) -> None:
-    items = [
-        text_of(1, [1, 8, 2]),
-        text_of(2, [1, 10_000, 2]),
-        text_of(3, [1, 9, 2]),
-    ]
+    items = [text_of(1, [1, 8, 2]), text_of(2, [1, 10_000, 2]), text_of(3, [1, 9, 2])]
     found = vectors(real, items)
     assert found[2] == b""
     assert found[1]

@@ -12,13 +12,7 @@ from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import new_engine
 from model.engine.engine import Engine
 from model.sequence import DecodingOptions, Finished, Hypothesis, Sequence
-from tests.tiny import (
-    LIMITS,
-    Family,
-    assert_same_hypotheses,
-    tiny_sources,
-    translate,
-)
+from tests.tiny import LIMITS, Family, assert_same_hypotheses, tiny_sources, translate
 
 
 class Driver:

@@ -35,10 +35,7 @@ def pauses() -> float:
 
 
 def goodput(
-    clock: Clock,
-    factor: float,
-    deadline: float,
-    disturbance: Callable[[], float] = lambda: 1.0,
+    clock: Clock, factor: float, deadline: float, disturbance: Callable[[], float] = lambda: 1.0
 ) -> Simulation:
     simulation = Simulation(clock, disturbance)
     simulation.offer(factor * simulation.capacity, SECONDS, deadline)
@@ -93,9 +90,7 @@ def test_margin_counts_requests_that_were_close_to_their_limit_only() -> None:
     assert 0.5 < measured.seconds_for(1.0) < 0.7
 
 
-def test_old_errors_of_predictions_are_forgotten_without_new_ones(
-    clock: Clock,
-) -> None:
+def test_old_errors_of_predictions_are_forgotten_without_new_ones(clock: Clock) -> None:
     """A margin that refuses every request gets no new samples."""
     measured = forecast.Margin()
     before = measured.seconds_for(4.0)
@@ -124,9 +119,7 @@ def test_nothing_is_refused_below_the_capacity(clock: Clock) -> None:
     assert len(simulation.outcomes("ok")) == len(simulation.requests) > 100
 
 
-def test_burst_that_fits_is_admitted_after_single_requests(
-    clock: Clock,
-) -> None:
+def test_burst_that_fits_is_admitted_after_single_requests(clock: Clock) -> None:
     """The measured rate of single requests is far below the rate of full batches."""
     simulation = Simulation(clock)
     simulation.offer(0.5, 60, 10)
@@ -136,9 +129,7 @@ def test_burst_that_fits_is_admitted_after_single_requests(
     assert max(request.seconds for request in burst) > 2.0
 
 
-def test_long_list_is_refused_if_it_takes_longer_than_its_deadline(
-    clock: Clock,
-) -> None:
+def test_long_list_is_refused_if_it_takes_longer_than_its_deadline(clock: Clock) -> None:
     simulation = Simulation(clock)
     simulation.offer(2 * simulation.capacity, 20, 10)
     count = int(20 * simulation.capacity)
@@ -153,9 +144,7 @@ def test_idle_server_admits_every_request(clock: Clock) -> None:
     assert simulation.send(0.1).outcome == ""
 
 
-def test_waiting_request_that_would_be_late_is_not_computed(
-    clock: Clock,
-) -> None:
+def test_waiting_request_that_would_be_late_is_not_computed(clock: Clock) -> None:
     """The workers become ten times slower while requests wait."""
     simulation = Simulation(clock)
     simulation.offer(3 * simulation.capacity, 20, 5)

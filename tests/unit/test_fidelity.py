@@ -91,9 +91,7 @@ def test_copied_stand_ins_need_one_round(catalog: Catalog) -> None:
     assert len(rounds) == 1
 
 
-def test_only_sentences_without_a_stand_in_are_translated_again(
-    catalog: Catalog,
-) -> None:
+def test_only_sentences_without_a_stand_in_are_translated_again(catalog: Catalog) -> None:
     texts = ["Hello {name}, how are you?", "Say {a} to {b}."]
     found, rounds = translated(texts, catalog, lambda text: text.replace("XYZ2", ""))
     assert found == texts
@@ -138,9 +136,7 @@ def test_symbols_at_the_ends_do_not_reach_the_model(catalog: Catalog) -> None:
     assert rounds == [["It is cold today"]]
 
 
-def test_long_sentence_with_a_part_of_only_markers_comes_back(
-    catalog: Catalog,
-) -> None:
+def test_long_sentence_with_a_part_of_only_markers_comes_back(catalog: Catalog) -> None:
     text = "The old house " * 20 + "{name} " * 60 + "."
     for change in (lambda text: text, lambda text: text.replace("XYZ", "")):
         found, _ = translated([text], catalog, change)

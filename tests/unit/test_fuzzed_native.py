@@ -21,14 +21,7 @@ from model.engine.engine import Engine
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from tests.fuzzing import seeds
 from tests.text_models import int8_model as int8_embedding_model
-from tests.tiny import (
-    VOCAB_SIZE,
-    quantized,
-    tiny_config,
-    tiny_model,
-    tiny_shortlist,
-    translate,
-)
+from tests.tiny import VOCAB_SIZE, quantized, tiny_config, tiny_model, tiny_shortlist, translate
 
 pytestmark = pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor")
 

@@ -119,9 +119,7 @@ def test_an_edge_of_the_decoder_changes_no_earlier_token(model: EncoderDecoder) 
 
 def test_a_source_without_tokens_gives_finite_numbers(model: EncoderDecoder) -> None:
     every = Knockout(source=tuple(range(len(PAIR[0]))))
-    heads = Knockout(
-        heads=(all_heads(model, CROSS, 0, 1, 2).heads),
-    )
+    heads = Knockout(heads=(all_heads(model, CROSS, 0, 1, 2).heads))
     found, blind = log_probs(model, every, heads)
     assert np.isfinite(found).all()
     assert_allclose(found, blind, rtol=0, atol=1e-5)

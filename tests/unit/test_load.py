@@ -5,12 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from model.checkpoints.load import (
-    ModelFiles,
-    find_models,
-    load_vocabularies,
-    read_folder,
-)
+from model.checkpoints.load import ModelFiles, find_models, load_vocabularies, read_folder
 from model.errors import CheckpointFormatError, CheckpointNotFoundError
 
 SHARED = ("model.enpt.intgemm.alphas.bin", "vocab.enpt.spm", "lex.50.50.enpt.s2t.bin")

@@ -458,12 +458,7 @@ def test_given_first_token_is_kept_and_its_probability_is_one(library: Library) 
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"d_model": 48, "num_heads": 3},
-        {"ffn_dim": 100},
-        {"num_heads": 8},
-    ],
+    "changes", [{"d_model": 48, "num_heads": 3}, {"ffn_dim": 100}, {"num_heads": 8}]
 )
 def test_other_models_are_left_to_pytorch(changes: dict[str, Any]) -> None:
     assert can_serve(config())

@@ -30,11 +30,7 @@ pytestmark = pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for 
 
 each_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 CPU = torch.device("cpu")
-ON_DISK: dict[str, Any] = {
-    "hidden_size": 64,
-    "num_attention_heads": 2,
-    "intermediate_size": 128,
-}
+ON_DISK: dict[str, Any] = {"hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 128}
 
 
 def native_model(library: Library, **changes: Any) -> EmbeddingModel:

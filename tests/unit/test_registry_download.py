@@ -21,11 +21,7 @@ from service.models.registry.download import (
     require_space,
     shown,
 )
-from service.models.registry.errors import (
-    CacheError,
-    DamagedFileError,
-    RegistryError,
-)
+from service.models.registry.errors import CacheError, DamagedFileError, RegistryError
 from service.models.registry.files import PARTIAL, ModelFile
 from service.models.registry.hub import _is_private
 from tests.registry import FakeRegistry, Fault, git_id, sha256

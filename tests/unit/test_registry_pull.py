@@ -16,11 +16,7 @@ from model.checkpoints.families.sentence_transformers import find_embedding_mode
 from model.checkpoints.load import find_models
 from service.models.registry.cache import ModelCache, Record
 from service.models.registry.download import HttpClient
-from service.models.registry.errors import (
-    CacheError,
-    DamagedFileError,
-    RegistryError,
-)
+from service.models.registry.errors import CacheError, DamagedFileError, RegistryError
 from service.models.registry.files import PARTIAL, choose_files
 from service.models.registry.pull import Puller
 from service.models.registry.references import parse_reference

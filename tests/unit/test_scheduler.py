@@ -6,9 +6,7 @@ import time
 import pytest
 
 from model.sequence import BatchStats
-from service.errors import (
-    UnavailableError,
-)
+from service.errors import UnavailableError
 from service.items import TRANSLATE
 from service.scheduling.policies import BULK_ROWS, KEPT_SHARE
 from service.scheduling.scheduler import Scheduler, call_soon

@@ -8,11 +8,7 @@ import pytest
 
 from benchmarks.capacity.virtual_time import Clock, virtual_time
 from model.sequence import DecodingOptions
-from service.errors import (
-    DeadlineExceededError,
-    InternalError,
-    UnavailableError,
-)
+from service.errors import DeadlineExceededError, InternalError, UnavailableError
 from service.items import TranslationItem
 from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import (

@@ -5,16 +5,7 @@ import pytest
 from service.errors import NotFoundError
 from service.items import ATTENTION, EMBED, TRANSLATE
 from service.scheduling.scheduler import Scheduler
-from tests.unit.scheduling import (
-    FakeWorker,
-    begin,
-    begun,
-    numbers,
-    pairs,
-    sentences,
-    settle,
-    texts,
-)
+from tests.unit.scheduling import FakeWorker, begin, begun, numbers, pairs, sentences, settle, texts
 
 NEW = "pt-de"
 

@@ -15,15 +15,7 @@ from service.errors import DeadlineExceededError, InternalError, NotFoundError, 
 from service.items import ResultStream, TranslationItem, WorkItem
 from service.scheduling.equal_sentences import SentenceSharing
 from service.scheduling.scheduler import Scheduler
-from tests.unit.scheduling import (
-    FakeWorker,
-    deadline,
-    numbers,
-    pairs,
-    sample,
-    sentences,
-    settle,
-)
+from tests.unit.scheduling import FakeWorker, deadline, numbers, pairs, sample, sentences, settle
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ def test_unknown_signs_stand_apart_from_words(text: str) -> None:
 EMPHASIS = {
     "3. **Belt School**": ["**", "**"],
     "*We* bought ***two*** _old_ __houses here__ and ~~one~~.": [
-        *("*", "*", "***", "***", "_", "_", "__", "__", "~~", "~~"),
+        *("*", "*", "***", "***", "_", "_", "__", "__", "~~", "~~")
     ],
     "The a*b* is a word*s*": ["a*b"],
     "A note* and the field __init__": ["__init__"],

@@ -98,9 +98,7 @@ def test_only_sentences_with_tags_ask_for_attention(catalog: Catalog) -> None:
     assert without.item(pipeline).options == DecodingOptions()
 
 
-def test_sentence_with_very_many_tags_is_translated_in_parts(
-    catalog: Catalog,
-) -> None:
+def test_sentence_with_very_many_tags_is_translated_in_parts(catalog: Catalog) -> None:
     """The placement of tags is recursive: 1,100 nested tags were once a RecursionError."""
     some, many = (f"It {'<i>' * n}is cold{'</i>' * n} now." for n in (100, 1100))
     assert [each.has_spans for each in prepared(some, catalog).sentences] == [False]

@@ -153,10 +153,7 @@ def test_no_slice_works_on_more_than_its_tokens(
         return whole(query, *others)
 
     monkeypatch.setattr(SSRU, "recur", counted)
-    for module, name in (
-        (encoder_batch, "attention"),
-        (map_capture, "attention_weights"),
-    ):
+    for module, name in ((encoder_batch, "attention"), (map_capture, "attention_weights")):
         monkeypatch.setattr(module, name, partial(rows, whole=getattr(module, name)))
 
     def count(module: nn.Module, inputs: tuple[Tensor, ...], output: object) -> None:
@@ -357,8 +354,7 @@ def test_what_nobody_asks_about_is_not_computed(
     monkeypatch.setattr(Decoder, "logits", raises)
     monkeypatch.setattr(model.encoder.layers[2].feed_forward, "forward", raises)
     found = results(
-        model,
-        [AttentionJob([5, 6, 0], [], (AttentionQuery({ENCODER: (2, 0)}, (0, 1)),))],
+        model, [AttentionJob([5, 6, 0], [], (AttentionQuery({ENCODER: (2, 0)}, (0, 1)),))]
     )
     assert_rows_sum_to_one(found[0])
     monkeypatch.undo()

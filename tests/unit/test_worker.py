@@ -21,13 +21,7 @@ from service.items import TRANSLATE, Done
 from service.workers import worker as worker_module
 from service.workers.device_memory import memory_bytes
 from service.workers.executors import TranslationExecutor
-from service.workers.messages import (
-    Abort,
-    Compute,
-    Ready,
-    Report,
-    Stop,
-)
+from service.workers.messages import Abort, Compute, Ready, Report, Stop
 from service.workers.time_share import TimeShare
 from service.workers.worker import HOLD_ROWS, HOLD_TOKENS, Worker
 from tests.unit.worker_talk import Start, config, sentences, tokens_of

@@ -50,11 +50,7 @@ def test_embeddings_get_their_share_beside_translations(start: Start, length: in
     [(SHORT, 0.001, TEXT_SLICES), (SHORT, MAX_OVERDRAFT_SECONDS / 2 + 0.001, 2), (LONG, 0.001, 1)],
 )
 def test_batch_of_short_texts_overdraws_the_credit(
-    start: Start,
-    monkeypatch: pytest.MonkeyPatch,
-    length: int,
-    slice_seconds: float,
-    slices: int,
+    start: Start, monkeypatch: pytest.MonkeyPatch, length: int, slice_seconds: float, slices: int
 ) -> None:
     """A short batch ends without a pause if it is fast; a long batch has one slice a step."""
     monkeypatch.setattr("tests.unit.worker_bench.TEXT_SLICE_SECONDS", slice_seconds)

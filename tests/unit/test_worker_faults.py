@@ -10,14 +10,7 @@ from service.ipc.channel import Channel
 from service.items import TRANSLATE
 from service.workers import worker as worker_module
 from service.workers.executors import TranslationExecutor
-from service.workers.messages import (
-    Abort,
-    Compute,
-    DeviceLost,
-    Report,
-    Unload,
-    Unloaded,
-)
+from service.workers.messages import Abort, Compute, DeviceLost, Report, Unload, Unloaded
 from service.workers.time_share import TimeShare
 from service.workers.worker import Worker
 from tests.unit.worker_talk import Start, config, files, sentences

@@ -19,13 +19,7 @@ from service.items import TRANSLATE
 from service.workers import worker as worker_module
 from service.workers.device_memory import give_back_memory
 from service.workers.loading import LoadedModel, load_translation_model, warm_up
-from service.workers.messages import (
-    LoadFailed,
-    ModelSet,
-    Ready,
-    Stop,
-    WorkerConfig,
-)
+from service.workers.messages import LoadFailed, ModelSet, Ready, Stop, WorkerConfig
 from tests.tiny import quantized, tiny_config, tiny_model, torch_runner
 from tests.unit.worker_talk import Start, config, files
 from tests.workers import Script, ThreadWorker, until

@@ -91,11 +91,7 @@ def test_tags_without_words_beside_them_end_a_sentence(text: str, expected: str)
         ("a <b>c</b>", rules(splitting="b"), "tBtB"),
         ("<d><p>a</p><p>c</p></d>", rules(non_splitting="p"), "BotcotcB"),
         ("<d><p>a</p></d>", XmlRules(detects_outline=False), "ootcc"),
-        (
-            "<d><p>a</p></d>",
-            XmlRules(splitting=frozenset({"p"}), detects_outline=False),
-            "oBtBc",
-        ),
+        ("<d><p>a</p></d>", XmlRules(splitting=frozenset({"p"}), detects_outline=False), "oBtBc"),
         ('a <x id="1"></x> c <x>d <b>e</b></x>', rules(ignored="x"), "txtx"),
         ('<x id="1"></x>', rules(ignored="x"), "B"),
         ("<d><x>a</x></d>", rules(ignored="x"), "BBB"),

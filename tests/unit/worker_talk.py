@@ -9,13 +9,7 @@ from model.checkpoints.load import ModelFiles
 from model.sequence import DecodingOptions, EngineLimits
 from service.ipc.channel import Channel
 from service.items import Done, Failed, TranslationItem
-from service.workers.messages import (
-    FromWorker,
-    ModelSet,
-    Report,
-    ToWorker,
-    WorkerConfig,
-)
+from service.workers.messages import FromWorker, ModelSet, Report, ToWorker, WorkerConfig
 from tests.unit.worker_bench import specs
 from tests.workers import Script, ThreadWorker
 
