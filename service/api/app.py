@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from service.api import health, openai, page, tei
+from service.api import health, page, tei
 from service.api.access import AccessRules, Hosts, Origins
 from service.api.attention import routes as attention
 from service.api.context import Services
@@ -28,6 +28,7 @@ from service.api.middleware import (
     handle_http_exception,
     handle_validation_error,
 )
+from service.api.openai import embeddings
 from service.api.tracing import open_tracing
 from service.http_server.connection import HttpServerConfig
 from service.http_server.drain import Drain
@@ -42,7 +43,7 @@ DIALECTS = (
     deepl.DIALECT,
     attention.DIALECT,
     tei.DIALECT,
-    openai.DIALECT,
+    embeddings.DIALECT,
     health.DIALECT,
     page.DIALECT,
 )

@@ -8,7 +8,7 @@ import pytest
 from service.api.app import DIALECTS
 from service.api.deepl.errors import deepl_shape
 from service.api.dialect import Routes
-from service.api.openai import openai_shape
+from service.api.openai.errors import openai_shape
 from service.api.tei import tei_shape
 from service.errors import InvalidKeyError, MissingKeyError
 from service.settings import Settings

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from service.api.openai import EmbeddingsResponse, EncodingFormat, embeddings_chunks
+from service.api.openai.embeddings import EmbeddingsResponse, EncodingFormat, embeddings_chunks
 from service.api.responses import CHUNK_BYTES
 from service.api.vectors import compute_headers, cosines
 from service.tasks.embedding.embedder import EmbedUsage, Vectors

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from service.api.openai import EmbeddingsRequest
+from service.api.openai.embeddings import EmbeddingsRequest
 from service.api.request.parameters import describe
 from service.api.tei import EmbedAllRequest, EmbedRequest, SimilarityRequest
 from service.tasks.embedding.inputs import DEFAULT_PARAMETERS, EmbedQuery

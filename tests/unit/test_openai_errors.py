@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.api.middleware import error_response
-from service.api.openai import CODES, OpenAIErrorBody, openai_shape
+from service.api.openai.errors import CODES, OpenAIErrorBody, openai_shape
 from service.errors import (
     KINDS,
     ConflictError,

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from service.api.context import HttpContext
 from service.api.libretranslate.schemas import DetectRequest, TranslateRequest
-from service.api.openai import EmbeddingsRequest
+from service.api.openai.embeddings import EmbeddingsRequest
 from service.api.request.body import MAX_FIELDS, parse_json, read_body
 from service.api.request.parameters import describe, described, move_definitions
 from service.api.request.reading import read_parameters

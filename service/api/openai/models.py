@@ -1,19 +1,9 @@
-"""The routes of OpenAI: POST /v1/embeddings and /embeddings, and the models under /v1/models.
+"""The models under /v1/models: the list, and loading and unloading with an admin key."""
 
-OpenAI's clients read no other shape of errors. They repeat a request by themselves after some
-errors, such as 429 and 5xx. They first wait for the time that Retry-After gives.
-
-Source: https://platform.openai.com/docs/api-reference/embeddings;
-https://platform.openai.com/docs/guides/error-codes.
-"""
-
-import binascii
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-import numpy as np
-import orjson
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
@@ -21,244 +11,22 @@ from starlette.responses import Response
 from model.config import ModelConfig
 from model.inspection.query import InspectedConfig, attention_layers
 from service.api.context import Services, context_of, services_of
-from service.api.dialect import Dialect
-from service.api.errors import responses_of, status_of
+from service.api.errors import responses_of
 from service.api.keys import given_key
+from service.api.openai.errors import OpenAIErrorBody
 from service.api.request.body import read_fields
 from service.api.request.parameters import described
-from service.api.request.reading import read_parameters, validated
-from service.api.responses import JSONResponse, gather, num_bytes_of
-from service.api.vectors import embed, embed_response
-from service.errors import (
-    ForbiddenError,
-    InvalidKeyError,
-    InvalidRequestError,
-    MissingKeyError,
-    NotFoundError,
-    OverloadedError,
-    RateLimitedError,
-    RequestTooLargeError,
-    ServiceError,
-    UnauthorizedError,
-)
+from service.api.request.reading import validated
+from service.api.responses import JSONResponse
+from service.errors import ForbiddenError, NotFoundError, UnauthorizedError
 from service.models.remote import ServedRemote
 from service.models.served import AnyServed, ModelState, ServedEmbedder, ServedModel
-from service.models.text_reader import Input
 from service.settings.keys import ADMIN
 from service.tasks.attention.query import default_shift
 from service.tasks.backend import Status
-from service.tasks.context import RequestContext
-from service.tasks.embedding.embedder import EmbedUsage, Vectors
-from service.tasks.embedding.inputs import EmbedParameters, EmbedQuery, Inputs, ModelName
-from service.tasks.parameters import Parameters, Positive, example
+from service.tasks.parameters import Parameters, example
 
-CODES = {
-    401: "invalid_api_key",
-    403: "forbidden",
-    404: "unknown_url",
-    405: "method_not_allowed",
-    409: "conflict",
-    413: "too_large",
-    421: "misdirected",
-    429: "rate_limit_exceeded",
-    500: "internal",
-    503: "unavailable",
-    504: "deadline_exceeded",
-}
-"""The `code` of an error by its status; OpenAI has no code for most errors with status 400."""
-
-STATUSES: dict[type[ServiceError], int] = {
-    MissingKeyError: 401,
-    InvalidKeyError: 401,
-    RequestTooLargeError: 400,
-}
-"""Statuses that OpenAI's clients expect in place of the statuses in `service.errors.KINDS`."""
-
-
-class OpenAIError(BaseModel):
-    """The content of an error body."""
-
-    message: str = Field(description="The fault, with the value, the limit and the remedy.")
-    type: str = Field(
-        description="The kind of error. With status 429, the limit that was reached: `requests`, "
-        "`tokens`, `characters`, `deadline` or `bytes`."
-    )
-    param: str | None = Field(description="The parameter at fault.")
-    code: str | None = Field(description="A more exact kind of error than `type`, or null.")
-
-
-class OpenAIErrorBody(BaseModel):
-    """The body of errors of the routes under /v1/ and of POST /embeddings.
-
-    X-Request-Id has the request's id.
-    """
-
-    model_config = example(
-        error={
-            "message": "Invalid request: missing input parameter",
-            "type": "invalid_request_error",
-            "param": "input",
-            "code": None,
-        }
-    )
-
-    error: OpenAIError
-
-
-OPENAI_ERRORS = responses_of(OpenAIErrorBody, 400, 401, 403, 404, 413, 429, 500, 503, 504)
-
-
-def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
-    status = status_of(error, STATUSES)
-    error_type = "server_error" if status >= 500 else "invalid_request_error"
-    code = CODES.get(status)
-    if isinstance(error, OverloadedError):
-        error_type = error.limit
-    elif isinstance(error, RateLimitedError):
-        error_type = error.unit
-    elif isinstance(error, NotFoundError) and error.param == "model":
-        code = "model_not_found"
-    elif isinstance(error, RequestTooLargeError):
-        # `input[3]` is one input, which is too long for the model.
-        is_one = (error.param or "").endswith("]")
-        code = "context_length_exceeded" if is_one else "too_large"
-    inside = {
-        "message": error.joined,
-        "type": error_type,
-        "param": error.param and error.param.partition("[")[0],
-        "code": code,
-    }
-    return status, {"error": inside}
-
-
-router = APIRouter(tags=["embeddings"], responses=OPENAI_ERRORS)
-model_routes = APIRouter(tags=["models"])
-
-EncodingFormat = Literal["float", "base64"]
-
-
-def refuse_ids(inputs: Sequence[Input]) -> None:
-    if not all(isinstance(each, str) for each in inputs):
-        raise InvalidRequestError(
-            "Invalid request: input has token ids. OpenAI's clients make them with tiktoken, and "
-            "this model has another vocabulary. Send texts; in LangChain, set "
-            "check_embedding_ctx_length=False. If the ids are the model's own, send them to "
-            "/embed, or set REGARD_OPENAI_TOKEN_IDS=true.",
-            param="input",
-        )
-
-
-class EmbeddingsRequest(EmbedParameters):
-    """The body of `POST /v1/embeddings`, in OpenAI's shape, with parameters of TEI in addition.
-
-    TEI is Text Embeddings Inference, a server of Hugging Face.
-
-    As at OpenAI, an input that is too long is refused by default. `truncate` is false by default
-    because OpenAI's client libraries do not show the header that reports truncation.
-    """
-
-    model_config = example(input=["The cat sat on the mat.", "A cat is sitting."])
-
-    input: Inputs = Field(
-        description="One text or a list. With REGARD_OPENAI_TOKEN_IDS, ids of the model's tokens "
-        "are accepted too."
-    )
-    model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first embedding model."
-    )
-    encoding_format: EncodingFormat = Field(
-        "float", description="`float`, or `base64` of little-endian float32."
-    )
-    dimensions: Positive | None = Field(
-        None,
-        description="Number of values to keep from the start of each vector; by default all.",
-    )
-    user: Any = Field(None, description="Accepted and ignored.")
-    truncate: bool = Field(
-        False,
-        description="Truncate inputs over the limit of the model. `truncated` marks these inputs, "
-        "and X-Truncated-Inputs counts them. If `truncate` is false, the server refuses them.",
-    )
-
-    def query(self) -> EmbedQuery:
-        return EmbedQuery(self.input, "input", self, self.model, self.dimensions)
-
-
-class EmbeddingBody(BaseModel):
-    """The vector of one input."""
-
-    object: Literal["embedding"] = "embedding"
-    index: int = Field(description="Index of the input.")
-    embedding: list[float] | str = Field(description="Numbers, or one base64 text.")
-    truncated: Literal[True] | None = Field(
-        None, description="Present only if the input was longer than the limit of the model."
-    )
-
-
-class EmbeddingsUsage(BaseModel):
-    """Tokens that the model has read, special tokens and prompts included."""
-
-    prompt_tokens: int
-    total_tokens: int
-
-
-class EmbeddingsResponse(BaseModel):
-    """One vector for each input, in the order of the inputs."""
-
-    object: Literal["list"] = "list"
-    data: list[EmbeddingBody]
-    model: str
-    usage: EmbeddingsUsage
-
-
-@router.post(
-    "/embeddings",
-    operation_id="embeddings_of_tei",
-    **described(EmbeddingsRequest, EmbeddingsResponse),
-)
-@router.post("/v1/embeddings", **described(EmbeddingsRequest, EmbeddingsResponse))
-async def embeddings(request: Request) -> Response:
-    """Returns a vector for each text, in OpenAI's shape."""
-    services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, EmbeddingsRequest)
-        if not services.settings.openai_token_ids:
-            refuse_ids(body.input)
-    vectors, usage = await embed(request, body.query())
-    chunks = embeddings_chunks(vectors, context.model, usage, body.encoding_format)
-    return embed_response(chunks, num_bytes_of(vectors), usage, context)
-
-
-def embeddings_chunks(
-    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
-) -> Iterator[bytes]:
-    return gather(_embeddings_parts(vectors, model, usage, encoding))
-
-
-def _embeddings_parts(
-    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
-) -> Iterator[bytes]:
-    write = _as_base64 if encoding == "base64" else _as_floats
-    truncated = set(usage.truncated)
-    yield b'{"object":"list","data":['
-    mark = b""
-    for index, vector in enumerate(vectors):
-        yield mark + b'{"object":"embedding","index":%d,"embedding":' % index + write(vector)
-        yield b',"truncated":true}' if index in truncated else b"}"
-        mark = b","
-    num_tokens = sum(usage.num_tokens)
-    tokens = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-    yield b'],"model":' + orjson.dumps(model) + b',"usage":' + orjson.dumps(tokens) + b"}"
-
-
-def _as_floats(vector: Vectors) -> bytes:
-    values = np.ascontiguousarray(vector, dtype=np.float32)
-    return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def _as_base64(vector: Vectors) -> bytes:
-    values = np.ascontiguousarray(vector, dtype="<f4")
-    return b'"' + binascii.b2a_base64(values.data, newline=False) + b'"'
+router = APIRouter(tags=["models"])
 
 
 class AttentionSizeBody(BaseModel):
@@ -370,14 +138,14 @@ class ModelList(BaseModel):
 ModelId = Annotated[str, Path(max_length=128, description="Name of the model.")]
 
 
-@model_routes.get("/v1/models/", include_in_schema=False)
-@model_routes.get("/v1/models")
+@router.get("/v1/models/", include_in_schema=False)
+@router.get("/v1/models")
 async def models(request: Request) -> ModelList:
     """Lists the models with device and precision. An admin key adds the reasons of failed loads."""
     return ModelList(data=await shown_models(request))
 
 
-@model_routes.get("/v1/models/{id:path}", responses=responses_of(OpenAIErrorBody, "4XX"))
+@router.get("/v1/models/{id:path}", responses=responses_of(OpenAIErrorBody, "4XX"))
 async def model(id: ModelId, request: Request) -> AnyModelBody:
     """Returns one model."""
     return find_model(id, await shown_models(request))
@@ -513,7 +281,7 @@ def require_admin(request: Request, services: Services) -> None:
         )
 
 
-@model_routes.post(
+@router.post(
     "/v1/models/{id:path}",
     responses={
         **ADMIN_ERRORS,
@@ -536,7 +304,7 @@ async def load(id: ModelId, request: Request) -> Response:
     return JSONResponse(found.model_dump(), 200 if state == "ready" else 202)
 
 
-@model_routes.delete(
+@router.delete(
     "/v1/models/{id:path}",
     response_model=DeletedModel,
     responses={
@@ -555,12 +323,3 @@ async def unload(id: ModelId, request: Request) -> Response:
     state = await services.backend.unload_model(id)
     body = DeletedModel(id=id, deleted=state == "unloaded")
     return JSONResponse(body.model_dump(), 200 if state == "unloaded" else 202)
-
-
-DIALECT = Dialect(
-    (router, model_routes),
-    tasks=dict.fromkeys(("/embeddings", "/v1/embeddings"), "embed"),
-    prefixes=("/v1/",),
-    error_shape=openai_shape,
-    scope="embed",
-)

@@ -1,0 +1,1 @@
+"""OpenAI's dialect: embeddings, and the list of models."""

@@ -1,0 +1,165 @@
+"""POST /v1/embeddings and /embeddings, and the dialect of all routes with the scope `embed`.
+
+Source: https://platform.openai.com/docs/api-reference/embeddings.
+"""
+
+import binascii
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import orjson
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from service.api.context import context_of, services_of
+from service.api.dialect import Dialect
+from service.api.openai import models
+from service.api.openai.errors import OPENAI_ERRORS, openai_shape
+from service.api.request.parameters import described
+from service.api.request.reading import read_parameters
+from service.api.responses import gather, num_bytes_of
+from service.api.vectors import embed, embed_response
+from service.errors import InvalidRequestError
+from service.models.text_reader import Input
+from service.tasks.embedding.embedder import EmbedUsage, Vectors
+from service.tasks.embedding.inputs import EmbedParameters, EmbedQuery, Inputs, ModelName
+from service.tasks.parameters import Positive, example
+
+router = APIRouter(tags=["embeddings"], responses=OPENAI_ERRORS)
+
+EncodingFormat = Literal["float", "base64"]
+
+
+def refuse_ids(inputs: Sequence[Input]) -> None:
+    if not all(isinstance(each, str) for each in inputs):
+        raise InvalidRequestError(
+            "Invalid request: input has token ids. OpenAI's clients make them with tiktoken, and "
+            "this model has another vocabulary. Send texts; in LangChain, set "
+            "check_embedding_ctx_length=False. If the ids are the model's own, send them to "
+            "/embed, or set REGARD_OPENAI_TOKEN_IDS=true.",
+            param="input",
+        )
+
+
+class EmbeddingsRequest(EmbedParameters):
+    """The body of `POST /v1/embeddings`, in OpenAI's shape, with parameters of TEI in addition.
+
+    TEI is Text Embeddings Inference, a server of Hugging Face.
+
+    As at OpenAI, an input that is too long is refused by default. `truncate` is false by default
+    because OpenAI's client libraries do not show the header that reports truncation.
+    """
+
+    model_config = example(input=["The cat sat on the mat.", "A cat is sitting."])
+
+    input: Inputs = Field(
+        description="One text or a list. With REGARD_OPENAI_TOKEN_IDS, ids of the model's tokens "
+        "are accepted too."
+    )
+    model: ModelName = Field(
+        None, description="Name as in /v1/models; by default the first embedding model."
+    )
+    encoding_format: EncodingFormat = Field(
+        "float", description="`float`, or `base64` of little-endian float32."
+    )
+    dimensions: Positive | None = Field(
+        None,
+        description="Number of values to keep from the start of each vector; by default all.",
+    )
+    user: Any = Field(None, description="Accepted and ignored.")
+    truncate: bool = Field(
+        False,
+        description="Truncate inputs over the limit of the model. `truncated` marks these inputs, "
+        "and X-Truncated-Inputs counts them. If `truncate` is false, the server refuses them.",
+    )
+
+    def query(self) -> EmbedQuery:
+        return EmbedQuery(self.input, "input", self, self.model, self.dimensions)
+
+
+class EmbeddingBody(BaseModel):
+    """The vector of one input."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int = Field(description="Index of the input.")
+    embedding: list[float] | str = Field(description="Numbers, or one base64 text.")
+    truncated: Literal[True] | None = Field(
+        None, description="Present only if the input was longer than the limit of the model."
+    )
+
+
+class EmbeddingsUsage(BaseModel):
+    """Tokens that the model has read, special tokens and prompts included."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsResponse(BaseModel):
+    """One vector for each input, in the order of the inputs."""
+
+    object: Literal["list"] = "list"
+    data: list[EmbeddingBody]
+    model: str
+    usage: EmbeddingsUsage
+
+
+@router.post(
+    "/embeddings",
+    operation_id="embeddings_of_tei",
+    **described(EmbeddingsRequest, EmbeddingsResponse),
+)
+@router.post("/v1/embeddings", **described(EmbeddingsRequest, EmbeddingsResponse))
+async def embeddings(request: Request) -> Response:
+    """Returns a vector for each text, in OpenAI's shape."""
+    services, context = services_of(request), context_of(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, EmbeddingsRequest)
+        if not services.settings.openai_token_ids:
+            refuse_ids(body.input)
+    vectors, usage = await embed(request, body.query())
+    chunks = embeddings_chunks(vectors, context.model, usage, body.encoding_format)
+    return embed_response(chunks, num_bytes_of(vectors), usage, context)
+
+
+def embeddings_chunks(
+    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
+) -> Iterator[bytes]:
+    return gather(_embeddings_parts(vectors, model, usage, encoding))
+
+
+def _embeddings_parts(
+    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
+) -> Iterator[bytes]:
+    write = _as_base64 if encoding == "base64" else _as_floats
+    truncated = set(usage.truncated)
+    yield b'{"object":"list","data":['
+    mark = b""
+    for index, vector in enumerate(vectors):
+        yield mark + b'{"object":"embedding","index":%d,"embedding":' % index + write(vector)
+        yield b',"truncated":true}' if index in truncated else b"}"
+        mark = b","
+    num_tokens = sum(usage.num_tokens)
+    tokens = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+    yield b'],"model":' + orjson.dumps(model) + b',"usage":' + orjson.dumps(tokens) + b"}"
+
+
+def _as_floats(vector: Vectors) -> bytes:
+    values = np.ascontiguousarray(vector, dtype=np.float32)
+    return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _as_base64(vector: Vectors) -> bytes:
+    values = np.ascontiguousarray(vector, dtype="<f4")
+    return b'"' + binascii.b2a_base64(values.data, newline=False) + b'"'
+
+
+DIALECT = Dialect(
+    (router, models.router),
+    tasks=dict.fromkeys(("/embeddings", "/v1/embeddings"), "embed"),
+    prefixes=("/v1/",),
+    error_shape=openai_shape,
+    scope="embed",
+)
