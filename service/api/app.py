@@ -87,6 +87,7 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
         title="Regard",
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
+        servers=[{"url": "/"}],
         lifespan=with_endpoints,
         docs_url=None,  # FastAPI's page loads scripts from another host; `page` serves /docs.
         redoc_url=None,

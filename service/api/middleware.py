@@ -60,6 +60,12 @@ CLIENT_GONE = 499
 
 PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
+KEY_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+"""The ways to send a key, for OpenAPI. A server without keys needs none."""
+
 TIMEOUT = re.compile(r"[0-9]{1,10}")
 
 
@@ -101,6 +107,8 @@ class Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
         move_definitions(document)
+        document["components"]["securitySchemes"] = KEY_SCHEMES
+        document["security"] = [{}, *({name: []} for name in KEY_SCHEMES)]
         return document
 
 

@@ -95,6 +95,7 @@ class Settings(BaseSettings):
     allowed_origins: Names = ()
     load_reports: bool = False
     suggestions: bool = False
+    deepl_formality: Literal["ignore", "refuse"] = "ignore"
     state: str = Field("~/.local/share/regard", min_length=1)
 
     # Served models and their registries

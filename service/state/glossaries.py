@@ -143,6 +143,11 @@ class GlossaryStore:
             if not deleted.rowcount:
                 raise _no_dictionary(source, target)
 
+    def sources(self, glossaries: Sequence[str], target: str) -> list[str]:
+        """Returns the source languages of all dictionaries with a target language."""
+        found = [each for glossary in glossaries for each in self.get(glossary).dictionaries]
+        return sorted({each.source_lang for each in found if each.target_lang == target})
+
     async def terms(self, glossaries: Sequence[str], source: str, target: str) -> Terms:
         """Returns the terms that one or more glossaries have for two languages.
 
@@ -171,7 +176,11 @@ class GlossaryStore:
                 _read(connection, glossary)
                 rows += connection.execute(query, (glossary, source, target)).fetchall()
         if not rows:
-            raise _no_dictionary(source, target)
+            raise InvalidRequestError(
+                f"No dictionary found for language pair {source}-{target} in glossary "
+                f"{', '.join(glossaries)}",
+                details="store a dictionary for the two languages, or send no glossary",
+            )
         return rows
 
     def _keep(self, versions: tuple[str, ...], terms: Terms, number: int) -> None:
@@ -243,5 +252,6 @@ def _write(connection: Connection, glossary: str, row: tuple[str, str, str, int,
 
 def _no_dictionary(source: str, target: str) -> NotFoundError:
     return NotFoundError(
-        "Dictionary not found", details=f"the glossary has no dictionary from {source} to {target}"
+        f"No dictionary found for language pair {source}-{target}",
+        details="the glossary has no dictionary for these languages",
     )

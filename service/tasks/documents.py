@@ -79,6 +79,7 @@ class DocumentJob:
     context: RequestContext
     state: DocumentState  # that clients see
     terms: Terms | None = None  # None without a glossary or without a `source`
+    languages_differ: bool = False  # True refuses a document in the target language
 
 
 def translated_name(name: str, language: str) -> str:
@@ -219,8 +220,14 @@ class DocumentTranslator:
     async def _translate(self, job: DocumentJob) -> bytes:
         job.state.status = "translating"
         self._save(job.state)
-        if job.source is None:
-            job.source = await self._detect(job)
+        source = await self._detect(job) if job.source is None else job.source
+        if job.languages_differ and source == job.target:
+            raise InvalidRequestError(
+                "Source and target language are equal.",
+                details=f"the document is in {source}; send another target, or the right source",
+            )
+        # With the target language as source, the texts stay as they are.
+        job.source = source or job.target
         texts = job.document.texts
         known: dict[str, str | None] = dict.fromkeys(texts)
         # A text usually has more characters than tokens, so a batch rarely exceeds
@@ -258,15 +265,12 @@ class DocumentTranslator:
             f"the document was not translated in {min(given, limit):g} s; split it, or raise {name}"
         )
 
-    async def _detect(self, job: DocumentJob) -> str:
-        """Returns the language of a document. If none is detected, returns the target language.
-
-        With the target language as source, the texts stay as they are.
-        """
+    async def _detect(self, job: DocumentJob) -> str | None:
+        """Returns the language of a document; None if no language is detected."""
         sample = job.document.sample
         sources = self.translator.catalog.sources(job.target)
         found = self.translator.detection.detect_one(sample, sources)
-        return found[0].language if found[0].confidence else job.target
+        return found[0].language if found[0].confidence else None
 
     async def _translate_batches(
         self, job: DocumentJob, waiting: deque[list[str]], known: dict[str, str | None]

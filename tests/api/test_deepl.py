@@ -108,9 +108,10 @@ def test_characters_are_code_points(server: Server) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"formality": "default"},
-        {"formality": "prefer_more"},
-        {"formality": "prefer_less"},
+        *(
+            {"formality": each}
+            for each in ("default", "prefer_more", "prefer_less", "more", "less")
+        ),
         {"formality": None, "glossary_id": None, "tag_handling": None, "context": None},
         {"glossary_id": "", "tag_handling": "", "glossary_ids": []},
         {"context": "About a house.", "auth_key": "key", "ignore_tags": ["x"], "unknown": 1},
@@ -130,7 +131,6 @@ def test_model_type_and_version_of_tag_handling_are_repeated(server: Server) -> 
     assert reply["tag_handling_version"] == "v1"
 
 
-NO_FORMALITY = "'formality' is not supported for given 'target_lang'."
 NO_VALUE = "Value for '{}' not supported."
 
 
@@ -157,14 +157,12 @@ NO_VALUE = "Value for '{}' not supported."
             "Tag handling parsing failed, please check input.",
             "mismatched tag: line 1, column 8",
         ),
-        ({"formality": "more"}, NO_FORMALITY, "send default or prefer_more"),
-        ({"formality": "less"}, NO_FORMALITY, "send default or prefer_less"),
         *(
-            ({name: value}, f"'{name}' is not available on this server.", "leave it out")
-            for name, value in (
-                ("style_id", "a"),
-                ("translation_memory_id", "a"),
-                ("custom_instructions", ["Be kind."]),
+            ({name: value}, f"'{name}' is not available on this server.", detail)
+            for name, value, detail in (
+                ("style_id", "a", "a: there are no style rules; leave style_id out"),
+                ("translation_memory_id", "a", "a: there are no translation memories; leave"),
+                ("custom_instructions", ["Be kind."], "['Be kind.']: the models do not follow"),
             )
         ),
         ({"text": ["a"] * 51}, "Too many texts", "51 texts; the limit is 50, send fewer"),
@@ -178,6 +176,15 @@ def test_wrong_parameter_is_refused_in_deepls_words(
     found = response.json().get("detail")
     assert found == detail if detail is None else found.startswith(detail)
     assert not script.admitted
+
+
+@pytest.mark.parametrize("formality", ["more", "less"])
+def test_formality_is_refused_by_a_setting(serve: Serve, formality: str) -> None:
+    server = serve(deepl_formality="refuse")
+    assert translations(server, "Hello.", formality=f"prefer_{formality}")
+    response = translate(server, "Hello.", formality=formality)
+    message = "'formality' is not supported for given 'target_lang'."
+    assert_refused(response, 400, message, f"send default or prefer_{formality}")
 
 
 def test_pair_without_a_model_is_refused_by_its_target(serve: Serve, english: str) -> None:
@@ -249,6 +256,68 @@ def test_other_type_of_languages_is_refused(server: Server) -> None:
     response = server.get("/v2/languages", params={"type": "both"})
     message = "Value for 'type' not supported."
     assert_refused(response, 400, message, "both type is not supported; use source or target")
+
+
+def language(
+    lang: str, name: str, *features: str, source: bool = True, target: bool = True
+) -> dict[str, Any]:
+    usable = {"usable_as_source": source, "usable_as_target": target}
+    found = {feature: {"status": "stable"} for feature in features}
+    return {"lang": lang, "name": name, **usable, "status": "stable", "features": found}
+
+
+TEXTS = "glossary", "tag_handling"
+
+
+@pytest.mark.parametrize(
+    ("resource", "listed"),
+    [
+        (
+            "translate_text",
+            [
+                language("en", "English", "auto_detection", *TEXTS),
+                language("en-GB", "British English", *TEXTS, source=False),
+                language("en-US", "American English", *TEXTS, source=False),
+                language("pt", "Portuguese", "auto_detection", *TEXTS),
+                language("pt-BR", "Brazilian Portuguese", *TEXTS, source=False),
+                language("pt-PT", "European Portuguese", *TEXTS, source=False),
+            ],
+        ),
+        ("glossary", [language("en", "English"), language("pt", "Portuguese")]),
+        ("translate_document", []),
+        ("voice", []),
+    ],
+)
+def test_languages_of_a_resource(
+    server: Server, resource: str, listed: list[dict[str, Any]]
+) -> None:
+    assert server.get("/v3/languages", params={"resource": resource}).json() == listed
+    names = [each["name"] for each in server.get("/v3/languages/resources").json()]
+    assert (resource in names) == bool(listed)
+
+
+def test_resources_of_documents(files: Server) -> None:
+    listed = files.get("/v3/languages", params={"resource": "translate_document"}).json()
+    assert list(listed[0]["features"]) == ["auto_detection", "glossary"]
+    assert {"name": "glossary", "features": []} in files.get("/v3/languages/resources").json()
+
+
+def test_languages_of_one_direction(serve: Serve, english: str) -> None:
+    server = serve(models=(english,))
+    listed = server.get("/v3/languages", params={"resource": "glossary"}).json()
+    assert listed == [
+        language("en", "English", target=False),
+        language("pt", "Portuguese", source=False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [({}, "Parameter 'resource' not specified"), ({"resource": "x"}, NO_VALUE.format("resource"))],
+)
+def test_unknown_resource_is_refused(server: Server, query: dict[str, str], message: str) -> None:
+    response = server.get("/v3/languages", params=query)
+    assert (response.status_code, response.json()["message"]) == (400, message)
 
 
 def usage(server: AnyServer, method: str = "GET") -> dict[str, int]:

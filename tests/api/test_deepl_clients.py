@@ -61,8 +61,6 @@ def test_faults_are_the_clients_own_exceptions(
 ) -> None:
     with pytest.raises(deepl.DeepLException, match="Value for 'target_lang' not supported"):
         client.translate_text(CAT, target_lang="ZZ")
-    with pytest.raises(deepl.DeepLException, match="'formality' is not supported for given"):
-        client.translate_text(CAT, target_lang="PT-BR", formality="more")
     with pytest.raises(deepl.DeepLException, match="Tag handling parsing failed, please check"):
         client.translate_text("<b>", target_lang="PT-BR", tag_handling="xml")
     stranger = client_of(server, "wrong")

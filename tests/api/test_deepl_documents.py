@@ -14,11 +14,9 @@ from tests.archives import archive
 from tests.workers import Script, until
 
 BOMB = archive({"word/document.xml": bytes(2 * FREE_BYTES)})
-FORMAT = "Invalid request: file format not supported"
 TEXT = "Hello there.\n\nGood day.\n"
+PORTUGUESE = "O tempo hoje está muito bonito, meus amigos."
 UNREADABLE = "Invalid request: the file cannot be read"
-NO_SOURCE = "Use of a glossary requires the 'source_lang' parameter to be specified"
-FORMALITY = "'formality' is not supported for given 'target_lang'."
 
 
 def upload(server: AnyServer, name: str, data: bytes | str, **fields: Any) -> httpx.Response:
@@ -103,17 +101,29 @@ def test_late_document_ends_with_an_error(serve: Serve, script: Script) -> None:
 
 
 def test_name_and_format_may_be_given_and_the_language_is_detected(files: Server) -> None:
-    text = "O tempo hoje está muito bonito, meus amigos."
     fields = {"source_lang": None, "target_lang": "EN-US", "output_format": "txt"}
-    handle = Handle(files, "upload", text, filename="b.txt", **fields)
+    handle = Handle(files, "upload", PORTUGUESE, filename="b.txt", **fields)
     assert handle.until_over()["status"] == "done"
     assert handle.result().headers["content-disposition"].endswith("''b.en.txt")
 
 
 @pytest.mark.parametrize(
+    ("text", "source", "status"),
+    [(PORTUGUESE, None, "error"), (PORTUGUESE, "PT", "error"), ("12 + 3", None, "done")],
+)
+def test_document_in_the_target_language_is_an_error(
+    files: Server, text: str, source: str | None, status: str
+) -> None:
+    found = Handle(files, "a.txt", text, source_lang=source).until_over()
+    assert found["status"] == status
+    if status == "error":
+        assert found["message"].startswith("Source and target language are equal.")
+
+
+@pytest.mark.parametrize(
     ("name", "data", "fields", "status", "message"),
     [
-        ("a.exe", b"a", {"output_format": "out"}, 400, FORMAT),
+        ("a.exe", b"a", {"output_format": "out"}, 400, "Invalid file"),
         ("a.txt", b"", {}, 400, "Value for 'file' not supported."),
         ("a.docx", b"a", {}, 400, UNREADABLE),
         ("a.docx", BOMB, {}, 413, UNREADABLE),
@@ -122,8 +132,9 @@ def test_name_and_format_may_be_given_and_the_language_is_detected(files: Server
         ("a.txt", b"a", {"source_lang": "zz"}, 400, "Value for 'source_lang' not supported."),
         ("a.txt", b"a", {"output_format": "pdf"}, 400, "Value for 'output_format' not supported."),
         ("a.txt", b"a", {"glossary_id": "x"}, 404, "Glossary not found"),
-        ("a.txt", b"a", {"glossary_id": "x", "source_lang": None}, 400, NO_SOURCE),
-        ("a.txt", b"a", {"formality": "more"}, 400, FORMALITY),
+        ("a.txt", b"a", {"glossary_id": "x", "source_lang": None}, 404, "Glossary not found"),
+        ("a.txt", b"a", {"glossary_ids": "a,b,c,d,e,f"}, 400, "Too many glossaries"),
+        ("a.txt", b"a", {"style_id": "x"}, 400, "'style_id' is not available on this server."),
     ],
 )
 def test_wrong_upload_is_refused(
@@ -171,11 +182,15 @@ def test_terms_of_a_glossary_are_used(serve: Serve, tmp_path: Path) -> None:
     server = serve(files=True, state=str(tmp_path))
     glossary = {"name": "a", "source_lang": "en", "target_lang": "pt", "entries": "cat\tfelino"}
     made = server.post("/v2/glossaries", json={**glossary, "entries_format": "tsv"}).json()
-    handle = Handle(server, "a.txt", "The cat.", glossary_id=made["glossary_id"])
-    assert handle.until_over()["status"] == "done"
-    assert handle.result().text == "The felino."
-    refused = upload(server, "a.txt", "A", glossary_id=made["glossary_id"], source_lang=None)
-    assert_refused(refused, 400, NO_SOURCE)
+    ids = made["glossary_id"]
+    for fields in (
+        {"glossary_id": ids},
+        {"glossary_ids": ids},
+        {"glossary_id": ids, "source_lang": None},
+    ):
+        handle = Handle(server, "a.txt", "The cat.", **fields)
+        assert handle.until_over()["status"] == "done"
+        assert handle.result().text == "The felino."
 
 
 def test_documents_spend_the_quota_and_failed_ones_do_not(

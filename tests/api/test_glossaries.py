@@ -197,10 +197,14 @@ def test_wrong_glossary_is_refused(
     assert server.get("/v2/glossaries").json() == {"glossaries": []}
 
 
-def test_version_3_needs_a_dictionary(server: Server) -> None:
-    response = server.post("/v3/glossaries", json={"name": "a", "dictionaries": []})
-    assert response.status_code == 400
-    assert response.json() == {"message": "Parameter 'dictionaries' not specified"}
+@pytest.mark.parametrize("form", [{"json": {"dictionaries": []}}, {"data": {}}])
+def test_glossary_of_version_3_may_be_empty(server: Server, form: dict[str, Any]) -> None:
+    ((place, fields),) = form.items()
+    glossary = server.post("/v3/glossaries", **{place: {"name": "a", **fields}}).json()
+    assert glossary["dictionaries"] == []
+    path = f"/v3/glossaries/{glossary['glossary_id']}"
+    filled = call(server, "PATCH", path, json={"dictionaries": [ENPT]}).json()
+    assert [each["entry_count"] for each in filled["dictionaries"]] == [2]
 
 
 # Translations. The models of these servers return their input, so the target terms are missing in
@@ -265,11 +269,7 @@ def test_processes_share_glossaries(serve_apart: ServeApart, tmp_path: Path) -> 
             400,
             "'glossary_id' and 'glossary_ids' cannot be used together",
         ),
-        (
-            {"glossary_id": "x", "source_lang": None},
-            400,
-            "Use of a glossary requires the 'source_lang' parameter to be specified",
-        ),
+        ({"glossary_id": "x", "source_lang": None}, 404, "Glossary not found"),
     ],
 )
 def test_wrong_glossary_of_a_translation(
@@ -282,9 +282,22 @@ def test_wrong_glossary_of_a_translation(
 def test_glossary_without_the_languages_is_refused(server: Server) -> None:
     glossary = create(server)["glossary_id"]
     response = deepl(server, "A.", source_lang="PT", target_lang="EN-GB", glossary_id=glossary)
-    detail = "the glossary has no dictionary from pt to en"
-    assert response.status_code == 404
-    assert response.json() == {"message": "Dictionary not found", "detail": detail}
+    message = f"No dictionary found for language pair pt-en in glossary {glossary}"
+    assert (response.status_code, response.json()["message"]) == (400, message)
+
+
+def test_glossary_gives_the_source_language(server: Server) -> None:
+    """`Cat` alone would be of no sure language."""
+    both = create(server)["glossary_id"]
+    call(server, "PATCH", f"/v3/glossaries/{both}", json={"dictionaries": [PTEN]})
+    fields = {"source_lang": None, "glossary_id": both}
+    (reply,) = deepl(server, "Cat", **fields).json()["translations"]
+    assert reply == {"detected_source_language": "EN", "text": "Felino"}
+    empty = server.post("/v3/glossaries", json={"name": "a"}).json()["glossary_id"]
+    response = deepl(server, "Cat", **{**fields, "glossary_id": empty})
+    message = "Use of a glossary requires the 'source_lang' parameter to be specified"
+    detail = "source languages of the glossary: none"
+    assert (response.status_code, response.json()) == (400, {"message": message, "detail": detail})
 
 
 def test_libretranslate_refuses_what_a_glossary_cannot_do(server: Server) -> None:

@@ -50,6 +50,15 @@ def test_every_operation_is_described_and_has_its_own_id(openapi: dict[str, Any]
     assert openapi["info"]["title"] == "Regard"
 
 
+def test_clients_can_be_generated(openapi: dict[str, Any]) -> None:
+    assert openapi["servers"] == [{"url": "/"}]
+    assert openapi["security"] == [{}, {"bearer": []}, {"header": []}]
+    assert openapi["components"]["securitySchemes"].keys() == {"bearer", "header"}
+    assert not openapi["paths"]["/v2/languages"]["post"]["requestBody"]["required"]
+    assert openapi["paths"]["/v2/translate"]["post"]["requestBody"]["required"]
+    assert "auth_key" not in openapi["components"]["schemas"]["DictionaryFields"]["properties"]
+
+
 @pytest.mark.parametrize("path", ["/translate", "/detect"])
 def test_openapi_describes_bodies_and_errors(openapi: dict[str, Any], path: str) -> None:
     operation = openapi["paths"][path]["post"]

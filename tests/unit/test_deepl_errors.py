@@ -6,7 +6,7 @@ import pytest
 
 from service.api import error_texts
 from service.api.deepl.errors import DEEPL_ERRORS, STATUSES, DeepLErrorBody, deepl_shape
-from service.api.deepl.routes import source_code, source_codes, target_codes
+from service.api.deepl.languages import source_code, source_codes, target_codes
 from service.api.middleware import error_response
 from service.errors import (
     KINDS,

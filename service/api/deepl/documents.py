@@ -9,16 +9,9 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service.api.context import Services, context_of, services_of
-from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
-from service.api.deepl.schemas import (
-    AUTH_KEY,
-    FORMALITY,
-    GLOSSARY_ID,
-    TARGET_LANG,
-    Formality,
-    KeyOnly,
-    check_formality,
-)
+from service.api.deepl.errors import DEEPL_ERRORS, DeepLErrorBody
+from service.api.deepl.glossaries import resolve_languages
+from service.api.deepl.schemas import KeyOnly, TranslationFields
 from service.api.errors import responses_of
 from service.api.middleware import ended
 from service.api.request.parameters import FORM, JSON, MULTIPART, Upload, UploadedFile, described
@@ -26,10 +19,7 @@ from service.api.request.reading import read_parameters, read_upload, unless_dis
 from service.api.request.translation import (
     download,
     enabled,
-    find_languages,
-    find_terms,
     open_job,
-    refusal,
 )
 from service.api.responses import JSONResponse
 from service.documents.base import DocumentError
@@ -54,23 +44,21 @@ router = APIRouter(tags=["deepl"], responses=ERRORS)
 RETRY_SECONDS = 2
 
 
-class DocumentRequest(Parameters):
-    """The fields of `POST /v2/document`, a multipart form."""
+class FileField(Parameters):
+    """The file. This field is checked first, because only a multipart form can have a file."""
 
     file: UploadedFile
-    target_lang: str = TARGET_LANG
-    source_lang: str | None = Field(
-        None, description="Language code; without it the language of the document is detected."
-    )
+
+
+class DocumentRequest(TranslationFields, FileField):
+    """The fields of `POST /v2/document`, a multipart form."""
+
     filename: str | None = Field(
         None, description="Name of the document, in place of the name of the uploaded file."
     )
     output_format: str | None = Field(
         None, description="Extension of the translation. It must equal the document's extension."
     )
-    formality: Formality = FORMALITY
-    glossary_id: str | None = GLOSSARY_ID
-    auth_key: Any = AUTH_KEY
 
 
 class DocumentHandle(BaseModel):
@@ -111,25 +99,17 @@ async def upload(request: Request) -> Response:
     services = services_of(request)
     documents = enabled(services)
     body = await read_upload(request, DocumentRequest)
-    source, target = find_languages(
-        services.catalog,
-        ("source_lang", body.source_lang or None),
-        ("target_lang", body.target_lang),
-    )
     name = body.filename or body.file.name
-    check_formality(body.formality)
-    if body.glossary_id and not body.source_lang:
-        raise InvalidRequestError(GLOSSARY_NEEDS_SOURCE)
+    source, target, terms = await resolve_languages(services, body)
     check_format(body, name)
     given = context_of(request)
     context = RequestContext(
         given.request_id, task=DOCUMENT, address=given.address, account=given.account
     )
-    ids = [body.glossary_id] if body.glossary_id else []
-    terms = await find_terms(services, ids, source, target)
     file = Upload(name, body.file.data)
     opening = open_job(documents, file, source, target, terms, context)
     job = await unless_disconnected(request, opening)
+    job.languages_differ = True
     documents.in_background(run(services, documents, job))
     return JSONResponse({"document_id": job.state.id, "document_key": job.state.key})
 
@@ -173,7 +153,7 @@ def check_format(body: DocumentRequest, name: str) -> None:
     try:
         format_of(name)
     except DocumentError as error:
-        raise refusal(error) from None
+        raise InvalidRequestError("Invalid file", details=str(error)) from None
     extension = extension_of(name)
     wanted = body.output_format
     if wanted and "." + wanted.lower().removeprefix(".") != extension:

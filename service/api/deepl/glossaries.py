@@ -12,8 +12,9 @@ from starlette.responses import Response
 
 from service.api import error_texts
 from service.api.context import Services, services_of
-from service.api.deepl.errors import DEEPL_ERRORS, DeepLErrorBody
+from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
 from service.api.deepl.schemas import (
+    DictionaryFields,
     DictionaryRequest,
     GlossariesRequest,
     GlossaryBody,
@@ -25,16 +26,17 @@ from service.api.deepl.schemas import (
     LanguagePairs,
     Languages,
     MultilingualGlossaryList,
+    TranslationFields,
 )
 from service.api.errors import responses_of
 from service.api.request.parameters import FORM, JSON, described
 from service.api.request.reading import read_parameters
-from service.api.request.translation import find_languages
+from service.api.request.translation import find_languages, find_terms
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError, NotFoundError
 from service.models.catalog import Catalog
 from service.state.glossaries import Dictionary, DictionaryInfo, Glossary
-from service.text.glossary import MAX_TERM_BYTES, read_entries, write_tsv
+from service.text.glossary import MAX_TERM_BYTES, Terms, read_entries, write_tsv
 from service.text.language_codes import base_language
 
 # "4XX" takes the place of FastAPI's own 422.
@@ -73,11 +75,9 @@ async def create_glossary(request: Request) -> Response:
     **described(GlossariesRequest, Glossary),
 )
 async def create_multilingual_glossary(request: Request) -> Response:
-    """Stores a glossary with one dictionary or more."""
+    """Stores a glossary with any number of dictionaries."""
     services = services_of(request)
     body = await read_parameters(request, GlossariesRequest)
-    if not body.dictionaries:
-        raise error_texts.missing("dictionaries")
     dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
     name = checked_name(body.name)
     glossary = await services.state.call(services.glossaries.create, name, dictionaries)
@@ -230,7 +230,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-def read_dictionary(body: DictionaryRequest, services: Services) -> Dictionary:
+def read_dictionary(body: DictionaryFields, services: Services) -> Dictionary:
     found = find_languages(
         services.catalog, ("source_lang", body.source_lang), ("target_lang", body.target_lang)
     )
@@ -238,6 +238,30 @@ def read_dictionary(body: DictionaryRequest, services: Services) -> Dictionary:
     if source == target:
         raise InvalidRequestError("both languages are the same; change one", param="target_lang")
     return Dictionary(source, target, read_entries(body.entries, body.entries_format))
+
+
+async def resolve_languages(
+    services: Services, body: TranslationFields
+) -> tuple[str | None, str, Terms | None]:
+    """Returns the source, the target and the terms of a translation; refuses unknown options.
+
+    Without `source_lang`, the source is the only one that the glossaries have for the target. If
+    there is no glossary, the source is None.
+    """
+    wanted = ("target_lang", body.target_lang)
+    source, target = find_languages(
+        services.catalog, ("source_lang", body.source_lang or None), wanted
+    )
+    body.check(services.settings.deepl_formality)
+    if body.glossaries and source is None:
+        found = await services.state.call(
+            services.glossaries.sources, body.glossaries, base_language(target)
+        )
+        if len(found) != 1:
+            details = f"source languages of the glossary: {', '.join(found) or 'none'}"
+            raise InvalidRequestError(GLOSSARY_NEEDS_SOURCE, details=details)
+        source, target = find_languages(services.catalog, ("source_lang", found[0]), wanted)
+    return source, target, await find_terms(services, body.glossaries, source, target)
 
 
 async def single_glossary(request: Request, glossary_id: str) -> Glossary:

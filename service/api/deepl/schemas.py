@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from service.errors import InvalidRequestError
+from service.errors import SHOWN_CHARS, InvalidRequestError
 from service.state.glossaries import Glossary
 from service.tasks.parameters import ListOf, Parameters, example, not_empty
 
@@ -22,13 +22,9 @@ TagHandling = Annotated[
 ]
 
 
-def as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 def _as_names(value: Any) -> Any:
-    """Returns the names of elements as a list; a form has them in one text, separated by commas."""
-    listed = as_list(value)
+    """Returns names as a list; a form has them in one text, separated by commas."""
+    listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         return value
     return [name.strip() for each in listed for name in each.split(",") if name.strip()]
@@ -36,34 +32,83 @@ def _as_names(value: Any) -> Any:
 
 Names = Annotated[ListOf[str], BeforeValidator(_as_names)]
 
-UNAVAILABLE = ("style_id", "translation_memory_id", "custom_instructions")
-"""Parameters that change a translation at DeepL. The server cannot apply them and refuses them."""
+UNAVAILABLE = {
+    "style_id": "there are no style rules",
+    "translation_memory_id": "there are no translation memories",
+    "custom_instructions": "the models do not follow instructions",
+}
+"""Parameters that change a translation at DeepL, and why the server refuses them."""
+
+MAX_GLOSSARY_IDS = 5
+"""Largest number of glossaries in one request. DeepL has the same limit."""
 
 
-AUTH_KEY: Any = Field(
-    None, description="Key, if the server has keys and the header `Authorization` has none."
-)
+class KeyOnly(Parameters):
+    """A request whose only parameter is a key."""
+
+    auth_key: Any = Field(
+        None, description="Key, if the server has keys and the header `Authorization` has none."
+    )
 
 
-TARGET_LANG: Any = Field(description="Language code, such as `PT` or `PT-BR`.")
-Formality = Literal["default", "more", "less", "prefer_more", "prefer_less"]
-FORMALITY: Any = Field(
-    "default", description="No model has a choice of formality, so `more` and `less` are refused."
-)
-GLOSSARY_ID: Any = Field(
-    None, description="Glossary whose terms the translation uses; needs `source_lang`."
-)
+class TranslationFields(KeyOnly):
+    """The fields that requests for translations of texts and of documents share."""
+
+    target_lang: str = Field(description="Language code, such as `PT` or `PT-BR`.")
+    source_lang: str | None = Field(
+        None, description="Language code. If absent, the language is detected."
+    )
+    formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = Field(
+        "default",
+        description="Without effect, because no model has a choice of formality. `more` and `less` "
+        "are refused if REGARD_DEEPL_FORMALITY is `refuse`.",
+    )
+    glossary_id: str | None = Field(
+        None,
+        description="Glossary whose terms the translation uses. Without `source_lang`, its only "
+        "source language for the target is taken.",
+    )
+    glossary_ids: Names = Field(
+        default_factory=list,
+        description="Up to 5 glossaries, in place of `glossary_id`. If several glossaries have the "
+        "same term, the first of these glossaries decides.",
+    )
+    style_id: Any = Field(None, description="Refused: there are no style rules.")
+    translation_memory_id: Any = Field(
+        None, description="Refused: there are no translation memories."
+    )
+    custom_instructions: Any = Field(
+        None, description="Refused: the models do not follow instructions."
+    )
+
+    @property
+    def glossaries(self) -> list[str]:
+        return [*self.glossary_ids, *([self.glossary_id] if self.glossary_id else [])]
+
+    def check(self, formality: Literal["ignore", "refuse"]) -> None:
+        """Refuses options that the server cannot apply; `formality` is the setting."""
+        if formality == "refuse" and self.formality in ("more", "less"):
+            raise InvalidRequestError(
+                "'formality' is not supported for given 'target_lang'.",
+                details=f"send default or prefer_{self.formality}",
+            )
+        for name, reason in UNAVAILABLE.items():
+            if (value := getattr(self, name)) not in (None, "", []):
+                raise InvalidRequestError(
+                    f"'{name}' is not available on this server.",
+                    details=f"{str(value)[:SHOWN_CHARS]}: {reason}; leave {name} out",
+                )
+        if self.glossary_id and self.glossary_ids:
+            raise InvalidRequestError(
+                "'glossary_id' and 'glossary_ids' cannot be used together",
+                details="send one of them",
+            )
+        if (number := len(self.glossaries)) > MAX_GLOSSARY_IDS:
+            details = f"{number} glossaries; the limit is {MAX_GLOSSARY_IDS}, send fewer"
+            raise InvalidRequestError("Too many glossaries", details=details)
 
 
-def check_formality(formality: Formality) -> None:
-    if formality in ("more", "less"):
-        raise InvalidRequestError(
-            "'formality' is not supported for given 'target_lang'.",
-            details=f"send default or prefer_{formality}",
-        )
-
-
-class DeepLRequest(Parameters):
+class DeepLRequest(TranslationFields):
     """The body of `POST /v2/translate`, as JSON or as a form."""
 
     model_config = example(text=["The cat sat on the mat."], target_lang="PT-BR")
@@ -72,17 +117,12 @@ class DeepLRequest(Parameters):
         description="Texts to translate; in a form, `text` may be repeated.",
         json_schema_extra=not_empty,
     )
-    target_lang: str = TARGET_LANG
-    source_lang: str | None = Field(
-        None, description="Language code. If absent, the language of each text is detected."
-    )
     split_sentences: SplitSentences = Field(
         "1",
         description="`1` splits at punctuation and line breaks, `nonewlines` only at punctuation. "
         "`0` takes each text as one sentence, or each block with `tag_handling`. The default for "
         "HTML is `nonewlines`.",
     )
-    formality: Formality = FORMALITY
     show_billed_characters: bool = Field(
         False, description="Return the number of characters of each text."
     )
@@ -122,25 +162,6 @@ class DeepLRequest(Parameters):
         default_factory=list,
         description="XML: elements that are returned without translation.",
     )
-    glossary_id: str | None = GLOSSARY_ID
-    glossary_ids: Annotated[ListOf[str], BeforeValidator(as_list)] = Field(
-        default_factory=list,
-        description="Up to 5 glossaries, in place of `glossary_id`; needs `source_lang`. If "
-        "several glossaries have the same term, the first of these glossaries decides.",
-    )
-    style_id: Any = Field(None, description="Refused: there are no style rules.")
-    translation_memory_id: Any = Field(
-        None, description="Refused: there are no translation memories."
-    )
-    custom_instructions: Any = Field(
-        None, description="Refused: the models do not follow instructions."
-    )
-    auth_key: Any = AUTH_KEY
-
-    @property
-    def unavailable(self) -> str | None:
-        given = [name for name in UNAVAILABLE if getattr(self, name) not in (None, "", [])]
-        return given[0] if given else None
 
 
 class DeepLTranslation(BaseModel):
@@ -170,13 +191,7 @@ FORM_FIELD = re.compile(
 )
 
 
-class KeyOnly(Parameters):
-    """A request whose only parameter is a key."""
-
-    auth_key: Any = AUTH_KEY
-
-
-class Languages(KeyOnly):
+class DictionaryLanguages(Parameters):
     """The languages of a dictionary."""
 
     source_lang: str = Field(
@@ -187,13 +202,21 @@ class Languages(KeyOnly):
     )
 
 
-class DictionaryRequest(Languages):
+class Languages(KeyOnly, DictionaryLanguages):
+    """A request that names a dictionary by its languages."""
+
+
+class DictionaryFields(DictionaryLanguages):
     """A dictionary: terms in one language, and their translations in another."""
 
     entries: str = Field(description="Source term and target term, one pair on each line.")
     entries_format: Literal["tsv", "csv"] = Field(
         "tsv", description="`tsv` separates terms by a tab, `csv` by a comma."
     )
+
+
+class DictionaryRequest(KeyOnly, DictionaryFields):
+    """The body of `PUT /v3/glossaries/{glossary_id}/dictionaries`: a dictionary."""
 
 
 class GlossaryRequest(DictionaryRequest):
@@ -226,17 +249,19 @@ class DictionaryList(KeyOnly):
 
 
 class GlossariesRequest(DictionaryList):
-    """The body of `POST /v3/glossaries`: a glossary with one dictionary or more."""
+    """The body of `POST /v3/glossaries`: a glossary with any number of dictionaries."""
 
     name: str = Field(description="Name of the glossary.")
-    dictionaries: ListOf[DictionaryRequest] = Field(description="At least one dictionary.")
+    dictionaries: ListOf[DictionaryFields] = Field(
+        default_factory=list, description="The dictionaries; they can be added later."
+    )
 
 
 class GlossaryChange(DictionaryList):
     """The body of `PATCH /v3/glossaries/{glossary_id}`: a new name, and entries to add."""
 
     name: str | None = Field(None, description="New name.")
-    dictionaries: ListOf[DictionaryRequest] = Field(
+    dictionaries: ListOf[DictionaryFields] = Field(
         default_factory=list,
         description="Dictionaries whose entries are added. A new entry replaces an old entry with "
         "the same source term.",

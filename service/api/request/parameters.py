@@ -106,7 +106,7 @@ def described(body: type[BaseModel], response: Any, *media_types: str) -> dict[s
     definitions = {**schema.pop("$defs", {}), body.__name__: schema}
     reference = {"$ref": REFERENCE.format(model=body.__name__), "$defs": definitions}
     content = {media_type: {"schema": reference} for media_type in media_types or (JSON,)}
-    extra = {"requestBody": {"required": True, "content": content}}
+    extra = {"requestBody": {"required": "required" in schema, "content": content}}
     return {"response_model": response, "openapi_extra": extra}
 
 
