@@ -28,7 +28,7 @@ from service.api.middleware import (
     handle_http_exception,
     handle_validation_error,
 )
-from service.api.openai import embeddings
+from service.api.openai import chat, embeddings
 from service.api.tracing import open_tracing
 from service.http_server.connection import HttpServerConfig
 from service.http_server.drain import Drain
@@ -44,6 +44,7 @@ DIALECTS = (
     attention.DIALECT,
     tei.DIALECT,
     embeddings.DIALECT,
+    chat.DIALECT,
     health.DIALECT,
     page.DIALECT,
 )

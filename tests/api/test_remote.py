@@ -72,6 +72,16 @@ def test_clients_of_deepl_get_the_same(server: Server) -> None:
     assert [each["text"] for each in response.json()["translations"]] == ["A CAT."]
 
 
+def test_chat_is_answered_by_the_endpoint(server: Server, chat: ChatServer) -> None:
+    """A server of Regard can be the endpoint of another one."""
+    assert translate(server, "A cat.").status_code == 200
+    asked = chat.requests[0]
+    for model in ("large-model-en-de", "en-de", asked["model"]):
+        response = server.post("/v1/chat/completions", json={**asked, "model": model})
+        assert response.json()["choices"][0]["message"]["content"] == "A CAT."
+    assert chat.texts == ["A cat."] * 4
+
+
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_endpoint_is_asked_once_more(server: Server, chat: ChatServer, status: int) -> None:
     chat.statuses = [status]

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
-from service.api import error_texts
+from service.api import error_texts, streams
 from service.api.context import HttpContext, Services, context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS, MISSING, ErrorBody, Responses, responses_of
@@ -80,7 +80,8 @@ async def translate(request: Request) -> Response:
     if stream_type := streaming.wanted_type(context):
         streaming.check(body)
         sentences = translation.stream(services, wanted, context)
-        return await streaming.respond(request, stream_type, sentences)
+        writer = streaming.EventWriter(stream_type)
+        return await streams.respond(request, stream_type, sentences, writer)
     work = translation.translate(services, wanted, context)
     results = await unless_disconnected(request, work)
     start = time.perf_counter()

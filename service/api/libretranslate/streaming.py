@@ -1,33 +1,19 @@
-"""The streams of POST /translate: each sentence is sent as soon as it is translated."""
+"""The streams of POST /translate, as server-sent events or as lines of JSON."""
 
-import asyncio
-import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any
 
 import orjson
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
-from service.api.context import HttpContext, context_of, services_of
-from service.api.errors import own_shape
+from service.api.context import HttpContext
 from service.api.libretranslate.schemas import TranslateRequest
-from service.api.middleware import internal
 from service.api.request.parameters import JSON
-from service.api.request.reading import unless_disconnected
 from service.api.responses import preferred
-from service.errors import InvalidRequestError, ServiceError, outcome
-from service.tasks.context import RequestContext
+from service.api.streams import SSE
+from service.errors import InvalidRequestError
 from service.tasks.translation.sentences import TranslatedText
 from service.text.detection import Detection
 
-SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
-
-SECONDS_LEFT_TO_READ = 5.0
-"""Seconds for which a client can still read events after the time limit of its request."""
 
 DESCRIPTION: dict[str, Any] = {
     "description": "The translation. With `Accept: text/event-stream`, the response has an event "
@@ -61,46 +47,28 @@ def check(body: TranslateRequest) -> None:
             )
 
 
-async def respond(
-    request: Request, media_type: str, sentences: AsyncGenerator[TranslatedText, None]
-) -> Response:
-    context = context_of(request)
-    first = await unless_disconnected(request, _first(sentences))
-    context.first_sentence_seconds = time.perf_counter() - context.started
-    limit = services_of(request).settings.request_timeout_seconds
-    deadline = context.deadline(limit) + SECONDS_LEFT_TO_READ
-    return EventResponse(_events(first, sentences, context), media_type, deadline)
+class EventWriter:
+    """Writes each event with its name, or, as a line of JSON, without it."""
 
+    def __init__(self, media_type: str) -> None:
+        self.is_lines = media_type == NDJSON
+        self.count = 0
 
-async def _first(sentences: AsyncGenerator[TranslatedText, None]) -> TranslatedText:
-    return await anext(sentences)
+    def sentence(self, sentence: TranslatedText) -> bytes:
+        self.count += 1
+        return self._event("sentence", _body(sentence))
 
+    def failed(self, error: dict[str, Any]) -> bytes:
+        return self._event("error", error)
 
-Event = tuple[str, dict[str, Any]]  # the name of an event, and its data
+    def done(self) -> bytes:
+        return self._event("done", {"done": True, "sentences": self.count})
 
-
-async def _events(
-    first: TranslatedText,
-    sentences: AsyncGenerator[TranslatedText, None],
-    context: RequestContext,
-) -> AsyncGenerator[Event, None]:
-    count = 1
-    async with aclosing(sentences):
-        yield "sentence", _body(first)
-        try:
-            async for sentence in sentences:
-                yield "sentence", _body(sentence)
-                count += 1
-        except Exception as error:
-            yield "error", _failed(error, context)
-        else:
-            yield "done", {"done": True, "sentences": count}
-
-
-def _failed(error: Exception, context: RequestContext) -> dict[str, Any]:
-    known = error if isinstance(error, ServiceError) else internal(error, context)
-    context.outcome = outcome(known)
-    return own_shape(known, context)[1]
+    def _event(self, name: str, data: dict[str, Any]) -> bytes:
+        json = orjson.dumps(data)
+        if self.is_lines:
+            return json + b"\n"
+        return b"event: " + name.encode() + b"\ndata: " + json + b"\n\n"
 
 
 def _body(sentence: TranslatedText) -> dict[str, Any]:
@@ -118,41 +86,6 @@ def _body(sentence: TranslatedText) -> dict[str, Any]:
     if sentence.warnings:
         body["warnings"] = sentence.warnings
     return body
-
-
-class EventResponse(Response):
-    """A stream of events. It ends when the client disconnects, or at the deadline."""
-
-    def __init__(
-        self, events: AsyncGenerator[Event, None], media_type: str, deadline: float
-    ) -> None:
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        super().__init__(headers=headers, media_type=media_type)
-        del self.headers["content-length"]
-        self.events = events
-        self.deadline = deadline
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(self.events):
-            try:
-                async with asyncio.timeout(self.deadline - time.perf_counter()):
-                    await unless_disconnected(Request(scope, receive), self._send_all(send))
-            except TimeoutError:
-                raise ClientDisconnect from None
-
-    async def _send_all(self, send: Send) -> None:
-        status, headers = self.status_code, self.raw_headers
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        async for name, data in self.events:
-            body = self._encode(name, data)
-            await send({"type": "http.response.body", "body": body, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-    def _encode(self, name: str, data: dict[str, Any]) -> bytes:
-        json = orjson.dumps(data)
-        if self.media_type == NDJSON:
-            return json + b"\n"
-        return b"event: " + name.encode() + b"\ndata: " + json + b"\n\n"
 
 
 def detection_body(detection: Detection) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""OpenAI's dialect: embeddings, and the list of models."""
+"""OpenAI's dialect: embeddings, chat completions, and the list of models."""
