@@ -6,15 +6,9 @@ import orjson
 import pytest
 
 from benchmarks.bench.beside import attention_client, knockout_question
-from benchmarks.bench.client import BenchError, ask
+from benchmarks.bench.client import BenchError
 from tests.unit.bench_server import FakeTranslator, reply_bytes, served
 from tests.workers import LIMIT_SECONDS
-
-
-def test_request_takes_the_prefix_and_leaves_out_the_user() -> None:
-    with served(lambda path, body: reply_bytes(200, path.encode() + body)) as url:
-        address = url.replace("http://", "http://user@") + "/base/"
-        assert ask(address, "POST", "/attention", b"{}").body == b"/base/attention{}"
 
 
 def test_client_counts_its_replies() -> None:

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bench.correctness import LIST_SIZE, differing_lines, restore
-from benchmarks.bench.texts import in_lists
 from tests.unit.bench_server import FakeTranslator, bench, served
 
 LINES = [f"line {number}" for number in range(1, 21)]
@@ -39,23 +37,6 @@ class Tires(FakeTranslator):
             "..." if self.seen[text] > 2 and text in ("line 3", "line 12") else text
             for text in texts
         ]
-
-
-def test_differing_lines_are_counted_from_1() -> None:
-    assert differing_lines(["a", "b", "c"], ["a", "B", "c "]) == [2, 3]
-    assert differing_lines(["a"], ["a"]) == []
-    with pytest.raises(ValueError, match="shorter"):
-        differing_lines(["a", "b"], ["a"])
-
-
-def test_restore_undoes_a_shuffle() -> None:
-    order = [2, 0, 3, 1]
-    assert restore(order, [LINES[place] for place in order]) == LINES[:4]
-
-
-def test_lists_hold_all_sentences_in_order() -> None:
-    assert in_lists(["a", "b", "c"], 2) == [["a", "b"], ["c"]]
-    assert LIST_SIZE <= 2048  # default limit of a server
 
 
 def test_server_that_always_answers_the_same_is_consistent(source: Path) -> None:

@@ -12,17 +12,8 @@ from benchmarks.bench.fidelity import (
     MAX_SPANS,
     is_whole,
     mixed_sentences,
-    read_kinds,
-    sentence_of,
 )
 from tests.unit.bench_server import reply_bytes, served
-
-
-def test_kinds_are_many_and_differ() -> None:
-    kinds = [kind for family in read_kinds().values() for kind in family]
-    assert len(kinds) == len({*kinds}) > 400
-    assert "[[Main Page|⟨the first page⟩]]" in kinds
-    assert "10\u00a0km" in kinds
 
 
 @pytest.mark.parametrize(
@@ -40,10 +31,6 @@ def test_kinds_are_many_and_differ() -> None:
 )
 def test_placeholder_is_whole(kind: str, translation: str, whole: bool) -> None:
     assert is_whole(kind, translation) == whole
-
-
-def test_words_of_a_kind_are_in_its_sentence() -> None:
-    assert sentence_of("Read {} now.", "<b>⟨this⟩</b>") == "Read <b>this</b> now."
 
 
 def test_mixed_sentences_have_their_spans() -> None:

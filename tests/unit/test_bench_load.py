@@ -7,7 +7,7 @@ import pytest
 from benchmarks.bench import load
 from benchmarks.bench.client import BenchError, Reply
 from benchmarks.bench.load import End, LoadReport, Window
-from benchmarks.bench.texts import SENTENCES, built_in_sentences
+from benchmarks.bench.texts import SENTENCES
 from tests.unit.bench_server import FakeTranslator, bench, metrics_text, served
 
 
@@ -23,13 +23,6 @@ def test_percentile_is_a_value_that_was_measured(
     values: list[float], percent: float, expected: float | None
 ) -> None:
     assert load.percentile(values, percent) == expected
-
-
-def test_rows_and_padding_are_differences_of_two_readings() -> None:
-    before = metrics_text(rows=100, steps=10, source=500, padding=500)
-    after = metrics_text(rows=400, steps=20, source=800, padding=600)
-    assert load.mean_decode_rows(before, after) == 30.0
-    assert load.padding_share(before, after) == 0.25
 
 
 def test_rows_and_padding_are_unknown_when_nothing_ran_or_no_metrics_exist() -> None:
@@ -85,15 +78,6 @@ def test_client_counts_are_a_list_of_positive_numbers() -> None:
             load.parse_clients(text)
 
 
-@pytest.mark.parametrize("language", ["en", "pt"])
-def test_built_in_sentences_are_plain_and_of_many_lengths(language: str) -> None:
-    sentences = built_in_sentences(language)
-    lengths = [len(sentence.split()) for sentence in sentences]
-    assert len(lengths) == len(set(sentences)) == 40
-    assert (min(lengths), max(lengths) > 30, max(lengths) <= 35) == (5, True, True)
-    assert all(sentence[-1] in ".?" for sentence in sentences)
-
-
 def test_a_language_without_built_in_sentences_asks_for_a_file() -> None:
     result = bench("load", "--pair", "de-en")
     assert result.exit_code == 1
@@ -146,14 +130,6 @@ def test_load_goes_on_after_lost_connections(tmp_path: Path) -> None:
     assert run["errors"] == {"closed": 1}
     assert run["sentences"] > 0
     assert {request["q"] for request in fake.requests} == {"um", "dois"}
-
-
-def test_load_stops_at_once_when_the_server_refuses_the_first_sentence() -> None:
-    with served(FakeTranslator(fails=lambda number: True)) as url:
-        result = bench("load", "--url", url)
-    assert result.exit_code == 1
-    assert "429" in result.stderr
-    assert "full" in result.stderr
 
 
 def test_load_reads_the_url_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

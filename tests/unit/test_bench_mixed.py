@@ -3,11 +3,9 @@
 import asyncio
 import json
 from collections import Counter
-from io import StringIO
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from benchmarks.bench import mixed
 from benchmarks.bench.client import Address, BenchError
@@ -18,14 +16,10 @@ from benchmarks.bench.mixed import (
     SHORT,
     SHORT_TOKENS,
     TRANSLATIONS,
-    Interval,
-    MixedReport,
-    Round,
     all_traffic,
     joined_to,
     num_rounds,
 )
-from benchmarks.bench.tables import mixed_table
 from benchmarks.bench.texts import built_in_sentences
 from tests.unit.bench_server import bench, reply_bytes, served
 
@@ -116,16 +110,6 @@ def test_long_texts_are_embedded_in_their_own_windows_alone() -> None:
     assert first_long > 1
 
 
-def test_errors_are_told_by_kind_of_client_and_end_with_1() -> None:
-    fake = FakeServer(translate=b'{"error": "full", "error_type": "overloaded"}')
-    with served(fake) as url:
-        result = bench("mixed", *QUICK, "--limit", "1e9", "--url", url)
-    assert result.exit_code == 1
-    assert "translations: " in result.stdout
-    assert "x 429 overloaded" in result.stdout
-    assert "attention: " not in result.stdout
-
-
 def test_ratio_at_the_limit_ends_with_1() -> None:
     with served(FakeServer()) as url:
         assert bench("mixed", *QUICK, "--limit", "1e9", "--url", url).exit_code == 0
@@ -137,17 +121,6 @@ def test_server_that_embeds_nothing_ends_the_run_at_once() -> None:
         result = bench("mixed", "--url", url)
     assert result.exit_code == 1
     assert "/v1/embeddings answered 404" in result.stderr
-
-
-def test_answer_of_another_shape_ends_the_run_at_once() -> None:
-    fake = FakeServer()
-    fake.answer = lambda path, request: (  # type: ignore[method-assign]
-        {} if path == "/embed" else FakeServer.answer(fake, path, request)
-    )
-    with served(fake) as url:
-        result = bench("mixed", "--url", url)
-    assert result.exit_code == 1
-    assert "short embeddings: the first request got 200" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -173,14 +146,6 @@ def window(*latencies: float, errors: int = 0) -> Window:
     return Window(0.0, 1.0, ends=good + [End(0.0, 0.5, "closed")] * errors)
 
 
-def test_line_of_a_soak_tells_of_the_rounds_since_the_last() -> None:
-    rounds = [
-        Round({SHORT: window(0.010), ATTENTION: window()}, {SHORT: window(0.020)}, 5.0),
-        Round({SHORT: window(0.011)}, {SHORT: window(0.021, errors=2), LONG: window(1.0)}, 6.0),
-    ]
-    assert mixed.interval(rounds, 61.0) == Interval(61.0, 5, 11.0, 21.0, 2, 6.0)
-
-
 def test_soak_tells_how_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixed, "SECONDS_A_LINE", 0.5)
     with served(FakeServer()) as url:
@@ -197,15 +162,3 @@ def test_soak_tells_how_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_p99_of_nothing_is_an_error_with_a_way_out() -> None:
     with pytest.raises(BenchError, match="raise --duration"):
         mixed.p99_of({SHORT: mixed.figures(SHORT, 1, [{SHORT: window()}])})
-
-
-def test_report_is_told_in_80_columns() -> None:
-    figures = mixed.figures(SHORT, 4, [{SHORT: window(0.123456)}])
-    report = MixedReport(
-        "en-pt", 60.0, 3, (8, 30), (100, 400), {SHORT: figures}, {SHORT: figures, LONG: figures},
-        1.0, {SHORT: {"429 overloaded": 2}}, (900.0, 901.0),
-    )  # fmt: skip
-    out = StringIO()
-    Console(file=out, width=80).print(mixed_table(report))
-    assert "short embeddings: 2 x 429 overloaded" in out.getvalue()
-    assert "123.5  123.5" in out.getvalue()

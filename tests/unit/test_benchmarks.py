@@ -9,16 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import contestants, gpu, growth, http, options, report, throughput, tree
-from benchmarks.contestants import BERGAMOT_SERVERS, chosen
+from benchmarks import contestants, gpu, options, report, throughput, tree
 from benchmarks.environments import MissingError, find_interpreter
-from benchmarks.load import Load, translate_bodies
 from benchmarks.peers.protocol import Translate
 from benchmarks.peers.server import MAX_BATCH, Batcher
 from benchmarks.processes import Contestant, Engine, Server, ending, running
 from benchmarks.random_weights import CASES, step_bytes
-from benchmarks.report import Result, Sample, Spread
-from model.checkpoints.load import ModelFiles, find_models
+from benchmarks.report import Result, Sample
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,10 +27,6 @@ def result_of(rates: dict[str, list[float]], case: str = "offline") -> Result:
         for turn, rate in enumerate(values, 1)
     ]
     return Result("offline", samples)
-
-
-def test_spread_is_the_median_and_the_ends() -> None:
-    assert Spread.of([3.0, 9.0, 1.0]) == Spread(3.0, 1.0, 9.0)
 
 
 def test_ratio_is_taken_within_each_round() -> None:
@@ -50,13 +43,6 @@ def test_ratio_to_somebody_absent_is_none() -> None:
     result = result_of({"a": [1.0]})
     assert report.ratio(result, "a", "offline", "sentences_per_second", "b") is None
     assert report.spread(result, "a", "offline", "p50_ms") is None
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, "–"), (1234.56, "1235"), (12.34, "12.3"), (1.234, "1.23")]
-)
-def test_numbers_have_the_digits_that_count(value: float | None, text: str) -> None:
-    assert report.number(value) == text
 
 
 def test_block_goes_between_its_own_markers() -> None:
@@ -81,38 +67,10 @@ def test_every_section_has_its_markers() -> None:
         report.replace_marked(page, name, "")
 
 
-def test_result_survives_its_file(tmp_path: Path) -> None:
-    result = result_of({"a": [1.0, 2.0]})
-    assert report.load(report.save(result, tmp_path)) == result
-
-
 def parsed(tmp_path: Path, *words: str) -> options.Options:
     path = tmp_path / "lines"
     path.write_text("one\n")
     return options.parse(["--source", str(path), "--reference", str(path), *words])
-
-
-def test_offline_table_has_a_row_for_everyone(tmp_path: Path) -> None:
-    result = result_of({"regard": [20.0, 30.0, 40.0], "bergamot": [10.0, 10.0, 20.0]})
-    result.scores["regard"] = 46.721
-    lines = throughput.offline_table(result, parsed(tmp_path)).splitlines()
-    assert lines[2] == "| **regard** | 30.0 (20.0–40.0) | 2.00 | – | – | 46.72 |"
-    assert lines[3].startswith("| bergamot | 10.0 (10.0–20.0) | 1.00 |")
-
-
-def test_http_table_shows_the_worst_number_of_errors(tmp_path: Path) -> None:
-    result = result_of({"regard": [10.0, 10.0]}, case="8")
-    for sample, errors in zip(result.samples, (0.0, 3.0), strict=True):
-        sample.figures["errors"] = errors
-    lines = http.http_table(result, parsed(tmp_path)).splitlines()
-    assert lines[2] == "| 8 | **regard** | 10.0 (10.0–10.0) | – | – | – | – | 3 |"
-
-
-def test_peers_are_chosen_by_the_beginning_of_their_name(tmp_path: Path) -> None:
-    peers = {**BERGAMOT_SERVERS, "other": BERGAMOT_SERVERS["bergamot-naive"]}
-    found = chosen(peers, parsed(tmp_path, "--peers", "bergamot"))
-    assert list(found) == ["bergamot-naive", "bergamot-batched"]
-    assert chosen(peers, parsed(tmp_path, "--peers", "none")) == {}
 
 
 @pytest.mark.parametrize(
@@ -154,23 +112,6 @@ def test_tree_has_the_children_of_children() -> None:
         os.killpg(process.pid, 9)
     assert tree.members(process.pid) == {}
     assert tree.cpu_seconds(os.getpid()) > 0
-
-
-def test_load_without_a_reply_has_no_latency() -> None:
-    nothing = Load(0, 2.0, 0.0, 0.0, 0.0, {"429": 4}, 1.0, 0.1)
-    assert nothing.figures() == {
-        "requests_per_second": 0.0,
-        "errors": 4.0,
-        "client_cpu_share": 0.05,
-    }
-    some = Load(500, 2.0, 1.0, 2.0, 3.0, {}, 4.0, 0.1)
-    assert some.figures()["cpu_seconds_per_1000"] == 8.0
-
-
-def test_bodies_are_libretranslates() -> None:
-    assert translate_bodies(["Olá\n"], "pt-en") == [
-        '{"q": "Olá\\n", "source": "pt", "target": "en"}'
-    ]
 
 
 def test_interpreter_that_is_not_there_or_of_another_version(tmp_path: Path) -> None:
@@ -271,32 +212,6 @@ async def test_batcher_takes_what_waits_up_to_its_limit() -> None:
     assert outputs[-1] == f"{MAX_BATCH + 2} in 3"
 
 
-@pytest.mark.parametrize("length", [5, 40])
-def test_texts_are_as_long_as_whole_words_allow(length: int) -> None:
-    words = ["a", "bb", "cccc", "ddddddddd"] * 3
-    texts = growth.texts_of(length, words, lambda text: len(text.replace(" ", "")), 20)
-    assert len(texts) == 20
-    assert all(len(text.replace(" ", "")) == length for text in texts)
-    assert texts == growth.texts_of(length, words, lambda text: len(text.replace(" ", "")), 20)
-
-
-def test_models_are_linked_under_other_languages(tmp_path: Path) -> None:
-    real = tmp_path / "real"
-    real.mkdir()
-    for name in ("model.enpt.x.bin", "vocab.enpt.spm", "lex.enpt.bin"):
-        (real / name).write_text(name)
-    (real / "config.yml").write_text("max-length-factor: 2.5")
-    (models,) = [find_models(str(real))]
-    folder = tmp_path / "many"
-    folder.mkdir()
-    pairs = growth.link_models(models, 3, folder)
-    found: dict[str, ModelFiles] = {files.name: files for files in find_models(str(folder))}
-    assert sorted(found) == sorted(pairs)
-    assert len(pairs) == 3
-    assert all(files.weights.read_text() == "model.enpt.x.bin" for files in found.values())
-    assert all(files.shortlist and files.max_length_factor == 2.5 for files in found.values())
-
-
 def test_step_moves_decoder_weights_and_caches() -> None:
     shape = CASES["opus-mt"]
     weights = 6 * (6 * 512**2 + 2 * 512 * 2048) + 58101 * 512
@@ -336,13 +251,6 @@ def test_gpu_benchmark_of_embeddings_runs_on_a_cpu(run_gpu: RunGpu, tmp_path: Pa
     assert "| **regard** |" in run_gpu("--embeddings")
     result = report.load(tmp_path / "gpu_embedding.json")
     assert [sample.contestant for sample in result.samples] == ["regard", "transformers-4"]
-
-
-def test_larger_models_are_compared_with_the_best_batch_size_of_the_peer() -> None:
-    rates = {"regard": [30.0, 33.0], "ctranslate2-16": [10.0, 11.0], "ctranslate2-32": [15.0, 15.0]}
-    result = result_of(rates, "opus-mt, all at once")
-    ours, *_ = throughput.shapes_table(result, None).splitlines()[2:]  # type: ignore[arg-type]
-    assert "| **regard** | 31.5 (30.0\u201333.0) | 2.10 |" in ours
 
 
 def test_every_shape_is_run_by_regard_and_the_peer(

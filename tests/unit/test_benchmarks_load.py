@@ -20,10 +20,6 @@ def run(answer: Answer, clients: int = 1, **shape: Any) -> Load:
         return load.run(port, BODIES, Shape(clients, **shape), os.getpid())
 
 
-def echo(_path: str, body: bytes) -> bytes:
-    return reply_bytes(200, body)
-
-
 def test_bodies_are_sent_in_turn_from_the_offset() -> None:
     seen: list[str] = []
 

@@ -20,8 +20,7 @@ from benchmarks.capacity.replay import outcome_of, send, until_interrupted
 from benchmarks.capacity.replicas import Figures, by_kind, closed_loop, point, simulate
 from benchmarks.capacity.simulation import Outcome
 from benchmarks.capacity.tables import comparison_table
-from benchmarks.capacity.virtual_time import Clock, Processors, virtual_time
-from service.scheduling.forecast import Margin
+from benchmarks.capacity.virtual_time import Clock, Processors
 from tests.unit.bench_server import FakeTranslator, served
 
 COSTS = Costs(
@@ -89,14 +88,6 @@ def test_bursts_share_the_cores() -> None:
         cores.run(seconds, partial(end, name))
     clock.run_until(10)
     assert ends == {"a": pytest.approx(1.5), "b": pytest.approx(1.5), "c": pytest.approx(2.5)}
-
-
-def test_simulation_serves_the_same_rate_as_its_cores_allow() -> None:
-    """Both cores are busy, so the rate is that of the CPU time of a sentence."""
-    tokens = sum(target for _, target in COSTS.sentences) / 3
-    found = closed_loop(COSTS, 128, 5.0)
-    cpu = 5e-4 * tokens + 4e-3  # without the parts that a batch shares
-    assert 0.6 * 2 / cpu < found.per_second < 2 / cpu
 
 
 def test_load_above_the_capacity_is_refused_and_the_rest_is_in_time() -> None:
@@ -193,10 +184,3 @@ def test_figures_of_each_kind_of_period_are_compared() -> None:
     assert found[DAY].refused == 0
     rows = comparison_table(found, found).splitlines()
     assert any(row.startswith(f"| {BURST} |") and "100 | 100 | +0 %" in row for row in rows)
-
-
-def test_virtual_time_ends_with_its_context() -> None:
-    with virtual_time(Clock()) as clock:
-        clock.now = -1.0
-        assert Margin()._last == -1.0
-    assert Margin()._last > 0

