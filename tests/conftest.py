@@ -101,7 +101,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     return Scheduling(config, log)
 
 
-for profile, examples in {"regard": 25, "nightly": 300}.items():
+for profile, examples in {"regard": 15, "nightly": 300}.items():
     settings.register_profile(
         profile,
         derandomize=profile == "regard",  # a failure must not depend on the run; nightly searches

@@ -5,11 +5,11 @@ import os
 import time
 from collections.abc import Iterator
 
-FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "1"))
+FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
 
 
-def seeds(at_least: int = 5) -> Iterator[int]:
-    """Yields 0, 1, 2 and so on, until FUZZ_SECONDS of the environment have passed.
+def seeds(at_least: int = 10) -> Iterator[int]:
+    """Yields 0, 1, 2 and so on, `at_least` of them, and until FUZZ_SECONDS have passed.
 
     Every run begins with the same seeds, so that a fault that one run finds is found by the next.
     """

@@ -94,7 +94,11 @@ def begin(url: str, admin: str, replies: list[httpx.Response]) -> threading.Thre
 
 @pytest.mark.checkpoint
 @pytest.mark.parametrize(
-    ("http_workers", "num_children", "second"), [("1", 1, signal.SIGTERM), ("2", 3, signal.SIGINT)]
+    ("http_workers", "num_children", "second"),
+    [
+        pytest.param("1", 1, signal.SIGTERM, marks=pytest.mark.slow),
+        ("2", 3, signal.SIGINT),
+    ],
 )
 def test_requests_are_served_in_the_lame_duck_period_until_a_second_signal(
     http_workers: str, num_children: int, second: signal.Signals
@@ -126,7 +130,8 @@ def test_requests_are_served_in_the_lame_duck_period_until_a_second_signal(
 
 @pytest.mark.checkpoint
 @pytest.mark.parametrize(
-    ("http_workers", "num_children", "log_format"), [("1", 1, "text"), ("2", 3, "json")]
+    ("http_workers", "num_children", "log_format"),
+    [pytest.param("1", 1, "text", marks=pytest.mark.slow), ("2", 3, "json")],
 )
 def test_new_work_is_refused_while_an_admitted_request_finishes(
     http_workers: str, num_children: int, log_format: str
@@ -163,7 +168,7 @@ def test_new_work_is_refused_while_an_admitted_request_finishes(
 
 
 @pytest.mark.checkpoint
-@pytest.mark.parametrize("http_workers", ["1", "2"])
+@pytest.mark.parametrize("http_workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_every_request_of_64_clients_that_got_in_has_its_answer(http_workers: str) -> None:
     body = json.dumps(translation("The weather is nice today.")).encode()
     request = (

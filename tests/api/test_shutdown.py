@@ -108,7 +108,10 @@ def program(**settings: str) -> Iterator[Program]:
 
 
 @pytest.mark.checkpoint
-@pytest.mark.parametrize(("http_workers", "stop"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("http_workers", "stop"),
+    [pytest.param("1", signal.SIGINT, marks=pytest.mark.slow), ("2", signal.SIGTERM)],
+)
 def test_signal_while_the_models_load_ends_the_program(
     http_workers: str, stop: signal.Signals
 ) -> None:

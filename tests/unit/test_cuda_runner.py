@@ -12,7 +12,6 @@ from model.backends.cuda.runner import (
     ENCODE_TOKENS,
     TOKENS_PER_CALL,
     CudaRunner,
-    fit,
     fitting_rows,
     sizes,
 )
@@ -60,13 +59,6 @@ def test_translations_are_those_of_the_plain_runner(family: Family) -> None:
     targets = greedy_ids(cuda_engine(family), sources)
     assert targets == greedy_ids(plain_engine(family), sources)
     assert len(set(map(tuple, targets))) > 40
-
-
-def test_beams_and_scores_are_those_of_the_plain_runner(family: Family) -> None:
-    sequences = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(30))]
-    found = translate(cuda_engine(family), sequences)
-    for name, hypotheses in translate(plain_engine(family), sequences).items():
-        assert_same_hypotheses(found[name], hypotheses)
 
 
 def test_log_probs_are_those_of_the_plain_runner(family: Family) -> None:
@@ -147,7 +139,7 @@ def test_rows_not_in_use_stay_in_bounds(family: Family) -> None:
     runner = cuda_runner(engine)
     greedy_ids(engine, [[*range(2, 42), 0]] * 8)
     with torch.inference_mode():
-        for _ in range(30):
+        for _ in range(8):
             runner.enter(0, [Sequence(0, source)])
             for _ in range(10):
                 runner.decode(1, [], np.full(1, TOKENS_PER_CALL), TOKENS_PER_CALL)
@@ -193,7 +185,7 @@ def test_what_a_graph_reads_never_moves(family: Family) -> None:
 
 def test_what_is_captured_looks_at_no_value(family: Family) -> None:
     """On the meta device there are none: what waits for a device to know one fails there."""
-    runner = CudaRunner(family.model().to("meta"), LIMITS)
+    runner = CudaRunner(family.model().to("meta"), replace(LIMITS, max_rows=16))
     calls = list(runner._shapes())
     with torch.inference_mode():
         for function, shape in calls:
@@ -257,23 +249,6 @@ def test_nothing_is_captured_without_a_gpu() -> None:
     cuda_runner(engine).capture()
     assert cuda_runner(engine).graphs.captured == {}
     assert engine.num_rows == 0
-
-
-def test_a_refused_capture_leaves_steps_without_graphs_and_says_so_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    graphs = Graphs(torch.device("cuda"))
-
-    def refuse(calls: object) -> None:
-        graphs.captured["function", ()] = FakeGraph()  # type: ignore[assignment]
-        raise RuntimeError("operation not permitted when stream is capturing")
-
-    monkeypatch.setattr(graphs, "_capture", refuse)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
-    graphs.capture([])
-    assert graphs.captured == {}
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "not permitted" in caplog.text
 
 
 def test_too_little_memory_for_graphs_ends_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -449,10 +424,6 @@ def test_sizes_double_and_then_come_halves() -> None:
     assert sizes(8, 8) == [8]
     assert sizes(32, 40) == [32, 40]
     assert sizes(1, 1, halves_from=16) == [1]
-
-
-def test_the_next_larger_size_is_taken() -> None:
-    assert [fit([8, 16, 40], wanted) for wanted in (1, 8, 9, 17, 40)] == [8, 8, 16, 40, 40]
 
 
 @pytest.mark.parametrize(

@@ -74,20 +74,19 @@ async def until_gone(pid: int) -> None:
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
-async def test_process_gives_the_same_as_the_format(suffix: str, reader: DocumentReader) -> None:
-    data = DOCUMENTS[suffix]
-    document = read_document(f"a{suffix}", data)
-    texts = document.texts()
-    translations = [*map(upper, texts)]
-    found = await reader.read(f"a{suffix}", data)
-    assert (found.texts, found.is_html) == (texts, document.is_html)
-    assert found.num_chars >= len(found.sample.replace("\n", "")) > 0
-    assert "<" not in found.sample
-    written = await reader.write(f"a{suffix}", data, translations, "pt")
-    assert read_document(f"a{suffix}", written).texts() == (
-        read_document(f"a{suffix}", document.write(translations, "pt")).texts()
-    )
+async def test_process_gives_the_same_as_the_format(reader: DocumentReader) -> None:
+    for suffix in FORMATS:
+        name, data = f"a{suffix}", DOCUMENTS[suffix]
+        document = read_document(name, data)
+        texts = document.texts()
+        translations = [*map(upper, texts)]
+        found = await reader.read(name, data)
+        assert (found.texts, found.is_html) == (texts, document.is_html), suffix
+        assert found.num_chars >= len(found.sample.replace("\n", "")) > 0, suffix
+        assert "<" not in found.sample, suffix
+        written = await reader.write(name, data, translations, "pt")
+        expected = read_document(name, document.write(translations, "pt")).texts()
+        assert read_document(name, written).texts() == expected, suffix
 
 
 async def test_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,11 +49,6 @@ def test_reply_is_as_the_schema_describes_it(encoding: EncodingFormat) -> None:
     assert reply["usage"] == {"prompt_tokens": 6, "total_tokens": 6}
 
 
-def test_base64_is_that_of_little_endian_float32() -> None:
-    (item,) = read(np.array([[1.0, -2.5]], dtype=np.float32), "base64")["data"]
-    assert item["embedding"] == base64.b64encode(b"\0\0\x80\x3f\0\0\x20\xc0").decode()
-
-
 @given(bits=st.lists(st.integers(0, 0x7F7FFFFF), min_size=1))
 def test_floats_and_base64_are_the_same_to_the_bit(bits: list[int]) -> None:
     vectors = np.array([bits, bits], dtype=np.uint32).view(np.float32)

@@ -46,7 +46,7 @@ def test_texts_of_one_length_are_pooled_together_with_the_same_bits(
         replace(new_model(d_model=width).config, pooling=(way,), modules=modules)
     )
     with torch.inference_mode():
-        for length in (1, 2, 3, 5, 8, 17, 31, 64, 129, 256):
+        for length in (1, 2, 5, 17, 64, 129):
             states = torch.randn(9, length, width)
             together = model.embed(HiddenTexts(states, [length] * 9))
             alone = [model.embed(HiddenTexts(text[None], [length])) for text in states]

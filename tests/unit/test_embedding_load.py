@@ -22,7 +22,7 @@ from model.checkpoints.families.sentence_transformers import (
 )
 from model.config import EmbeddingConfig, NormalizeConfig, Pooling
 from model.encoding.embedding import EmbeddingJob, Vectors, embed
-from model.errors import CheckpointError, CheckpointNotFoundError, UnsupportedModelError
+from model.errors import CheckpointError, UnsupportedModelError
 from tests.tiny_text import (
     OPTIONS,
     change_json,
@@ -92,13 +92,6 @@ def test_folder_of_hugging_face_alone_gives_means(tmp_path: Path) -> None:
     assert (config.max_tokens, config.modules) == (24, ())
     expected = vector(folder, is_per_token=True).mean(axis=0)
     np.testing.assert_allclose(vector(folder), expected, atol=1e-6)
-
-
-def test_encoder_inside_the_folder_of_another_is_part_of_it(tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()
-    write_encoder(tmp_path / "models" / "tiny")
-    write_encoder(tmp_path / "models" / "tiny" / "1_older")
-    assert [files.name for files in find_embedding_models(str(tmp_path / "models"))] == ["tiny"]
 
 
 @pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "camembert", "mpnet"])
@@ -366,12 +359,6 @@ def test_folder_of_a_package_or_a_hubs_cache_has_its_name(
 ) -> None:
     (tmp_path / path).parent.mkdir(parents=True)
     assert found(write_model(tmp_path / path)).name == name
-
-
-@pytest.mark.parametrize("reference", ["nowhere", "package:no-such-package", "package:numpy"])
-def test_reference_to_nothing_is_refused(reference: str) -> None:
-    with pytest.raises(CheckpointNotFoundError, match=reference.removeprefix("package:")):
-        find_embedding_models(reference)
 
 
 def test_config_and_tokenizer_need_no_torch(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The in-flight batch: the properties that hold for every family, limits, refusals."""
 
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,7 +36,7 @@ SCORED = DecodingOptions(return_scores=True)
 BEAM = DecodingOptions(beam_size=3, num_hypotheses=3)
 
 
-# The six properties
+# The properties
 
 
 def test_cached_decoding_is_uncached_decoding(family: Family) -> None:
@@ -73,7 +72,7 @@ def teacher_forced(model: EncoderDecoder, source: list[int], target: list[int]) 
     return chosen
 
 
-@pytest.mark.parametrize("options", [GREEDY, SCORED, BEAM], ids=["greedy", "scored", "beam"])
+@pytest.mark.parametrize("options", [GREEDY, BEAM], ids=["greedy", "beam"])
 def test_a_batch_translates_as_one_alone(
     family: Family, shortlist: Shortlist | None, options: DecodingOptions
 ) -> None:
@@ -83,35 +82,6 @@ def test_a_batch_translates_as_one_alone(
     for sequence in sequences:
         alone = translate(new_engine(model, LIMITS, shortlist), [sequence])
         assert_same_hypotheses(together[sequence.id], alone[sequence.id])
-
-
-def test_padding_changes_nothing(family: Family) -> None:
-    """A short sentence beside the longest, wherever the longest stands."""
-    model = family.model()
-    short, long = [7, 9, 0], [*range(2, 40), 0]
-    alone = greedy_ids(new_engine(model, LIMITS), [short])[0]
-    assert greedy_ids(new_engine(model, LIMITS), [short, long])[0] == alone
-    assert greedy_ids(new_engine(model, LIMITS), [long, short])[1] == alone
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_the_order_of_admission_changes_nothing(
-    family: Family, shortlist: Shortlist | None, seed: int
-) -> None:
-    model, sources = family.model(), tiny_sources(12, longest=16)
-    expected = greedy_ids(new_engine(model, LIMITS, shortlist), sources)
-    order = list(range(12))
-    random.Random(seed).shuffle(order)
-    shuffled = greedy_ids(new_engine(model, LIMITS, shortlist), [sources[i] for i in order])
-    assert shuffled == [expected[i] for i in order]
-
-
-def test_admitting_all_at_once_is_admitting_one_by_one(family: Family) -> None:
-    model, sources = family.model(), tiny_sources(8, longest=15)
-    expected = greedy_ids(new_engine(model, LIMITS), sources)
-    engine = new_engine(model, LIMITS)
-    engine.admit([Sequence(i, source) for i, source in enumerate(sources)])
-    assert finish(engine) == dict(enumerate(expected))
 
 
 def finish(engine: Engine) -> dict[int, list[int]]:
@@ -197,7 +167,7 @@ def test_a_sequence_is_aborted_after_its_shortlists_outgrew_their_place() -> Non
     assert engine.num_rows == 7
 
 
-@pytest.mark.parametrize("factor", [0.1, 1.0, 2.5])
+@pytest.mark.parametrize("factor", [0.1, 2.5])
 def test_a_target_ends_at_its_own_sources_limit(family: Family, factor: float) -> None:
     model = family.model(max_length_factor=factor)
     with torch.no_grad():
@@ -207,7 +177,7 @@ def test_a_target_ends_at_its_own_sources_limit(family: Family, factor: float) -
         assert len(target) == model.config.max_target_tokens(len(source))
 
 
-@pytest.mark.parametrize("max_rows", [1, 2, MIN_ROWS, MIN_ROWS + 1])
+@pytest.mark.parametrize("max_rows", [1, MIN_ROWS + 1])
 def test_few_rows_are_enough(family: Family, max_rows: int) -> None:
     model, sources = family.model(), tiny_sources(5, longest=10)
     engine = new_engine(model, EngineLimits(max_rows=max_rows, max_source_tokens=41))
@@ -347,12 +317,6 @@ def test_a_first_token_that_cannot_be_said_is_refused(
     engine = new_engine(tiny_model(tiny_config(forces_first=True), 0), LIMITS)
     with pytest.raises(error, match=message):
         engine.check(Sequence(0, VALID, first_id=first_id))
-
-
-@pytest.mark.parametrize("length", [1, 41])
-def test_sources_up_to_the_limit_are_taken(length: int) -> None:
-    engine = new_engine(tiny_model(tiny_config(), 0), LIMITS)
-    engine.check(Sequence(0, [VOCAB_SIZE - 1] * length))
 
 
 def test_more_rows_than_are_free_are_refused_before_any_is_taken() -> None:

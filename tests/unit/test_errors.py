@@ -1,10 +1,8 @@
 import inspect
 import re
 
-import pytest
-
 from model import errors
-from model.errors import InputError, ModelError, UnsupportedModelError, WeightMismatchError
+from model.errors import InputError, ModelError
 
 
 def lines_of_tree() -> list[tuple[int, str]]:
@@ -25,23 +23,3 @@ def test_the_docstring_draws_the_tree_that_is_there() -> None:
 
 def test_an_input_error_is_no_checkpoint_error() -> None:
     assert not issubclass(InputError, errors.CheckpointError)
-
-
-def test_unsupported_reasons_are_all_in_the_message() -> None:
-    error = UnsupportedModelError("model.bin", ["a is 1", "b is 2"])
-    assert str(error) == "model.bin is not supported: a is 1; b is 2"
-    assert error.reasons == ["a is 1", "b is 2"]
-
-
-@pytest.mark.parametrize(
-    ("lists", "message"),
-    [
-        ((["a", "b"], [], []), "missing: a, b"),
-        (([], ["c"], ["d"]), "unexpected: c; shapes differ: d"),
-        ((["a"], ["b"], ["c"]), "missing: a; unexpected: b; shapes differ: c"),
-    ],
-)
-def test_mismatches_are_named_and_empty_kinds_left_out(
-    lists: tuple[list[str], list[str], list[str]], message: str
-) -> None:
-    assert str(WeightMismatchError(*lists)) == message

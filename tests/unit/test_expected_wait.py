@@ -42,7 +42,7 @@ def goodput(
     return simulation
 
 
-@pytest.mark.parametrize("deadline", [2.0, 5.0, 20.0])
+@pytest.mark.parametrize("deadline", [2.0, 20.0])
 def test_goodput_stays_when_three_times_the_capacity_is_offered(
     clock: Clock, deadline: float
 ) -> None:

@@ -59,16 +59,6 @@ def rows(items: list[WorkItem]) -> int:
     return sum(each.rows for each in items)
 
 
-def test_oldest_item_and_then_a_returned_item_is_taken_first() -> None:
-    items = [sentence(1), sentence(2, length=9, beam=3), sentence(3)]
-    lane = lane_of(*items)
-    assert lane.take(1) == items[:1]
-    assert (len(lane), lane.tokens, lane.rows) == (2, 14, 4)
-    lane.add(items[0], is_first=True)
-    assert [lane.take(each.rows) for each in items] == [[each] for each in items]
-    assert (len(lane), lane.tokens, lane.rows) == (0, 0, 0)
-
-
 @pytest.mark.parametrize(
     ("make", "kind", "tokens", "cost"),
     [
@@ -200,12 +190,6 @@ def bulk(items: list[WorkItem]) -> list[WorkItem]:
     return [each for each in items if each.is_bulk]
 
 
-def test_pair_adds_up_its_lanes() -> None:
-    pair = pair_of(3, 2, beam=1, bulk_beam=4)
-    assert (len(pair), pair.rows, pair.next_rows) == (5, 11, 4)
-    assert (LanePair().next_rows, LanePair().take(5)) == (0, [])
-
-
 def test_lane_that_waits_alone_gets_every_row() -> None:
     assert len(pair_of(20, 0).take(8)) == 8
     assert len(pair_of(0, 20).take(8)) == 8
@@ -268,15 +252,6 @@ def test_wide_beam_of_either_lane_has_its_turn(beam: int, bulk_beam: int) -> Non
     of_bulk = rows(bulk(taken))
     assert rows(taken) + free == 800
     assert of_bulk == pytest.approx(800 / BULK_SHARE, abs=8)
-
-
-def test_single_items_are_taken_in_the_same_shares() -> None:
-    pair = pair_of(40, 40)
-    taken = [pair.take(1)[0] for _ in range(4 * BULK_SHARE)]
-    assert [each.is_bulk for each in taken] == 4 * ([False] * (BULK_SHARE - 1) + [True])
-    interactive, of_bulk = (ids([j for j in taken if j.is_bulk == is_bulk]) for is_bulk in (0, 1))
-    assert interactive == [*range(16)]
-    assert of_bulk == [*range(10_000, 10_004)]
 
 
 def test_single_items_of_a_lane_alone_are_taken_without_a_debt() -> None:

@@ -77,9 +77,10 @@ UNITS = (
     "** *a* *a **a _a_ ~~a a.a. a::a :: a->b --a -a= =a a== == >=1.1, a<b> a<b,c a( a() f(x) \\( "
     "\\a{ \\textbf{ $a $$ $( $1$ [[ [[a| ]] [b] [b=c [a= {a: {' {a|b %a%Y- @: @a/a @@a ##a Ctrl+A+ "
     "a++ a[0] ../ ./ ~/a C:\\a\\ \\\\a\\b git 1\xa0 * // :a: ;) .a.a .... …. “a” ‘ – —a "
-    "a—b 5– −5 1–1 ½ 1½ ²a 𝐀 Ａ \u200e ≠a x^ <%= <?= <a=b <a.b='c' npx ⌘K doi:a a@b:a"
+    "a—b 5– −5 1–1 ½ 1½ ²a 𝐀 Ａ \u200e ≠a x^ <%= <?= <a=b <a.b='c' npx ⌘K doi:a a@b:a "
+    "1/ 1-1. $1,000 ² a1 [A ](a ]( ](a( ][a"
 ).split(" ")
-UNITS = [*UNITS, *" \n\t\u00a0\x1e", "a\n", "a ", "A ", "- ", " \n", "a\tb\n", " (a)"]
+UNITS = [*UNITS, *" \n\t\u00a0\x1e", "a\n", "a ", "A ", "- ", " \n", "a\tb\n", " (a)", '](a "']
 
 SHORT, LONG = 250, 2000
 """Numbers of characters of the two texts with a unit."""

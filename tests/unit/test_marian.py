@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.architectures.seq2seq import EncoderDecoder
-from model.checkpoints.families.marian import load_weights, name_pairs, read_config
+from model.checkpoints.families.marian import load_weights, read_config
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
@@ -205,15 +204,6 @@ def test_matrices_are_laid_as_linear_layers_want_them(write: Write) -> None:
         ("decoder.output_bias", tensors["decoder_ff_logit_out_b"][0]),
     ):
         assert torch.equal(parameters[parameter], torch.from_numpy(tensor.copy()))
-
-
-@pytest.mark.parametrize("changes", CHECKPOINTS, ids=str)
-def test_the_name_table_has_each_parameter_once(write: Write, changes: dict[str, Any]) -> None:
-    options = tiny_options(**changes)
-    config = config_of(write(options, tiny_tensors(options)))
-    pairs = name_pairs(config)
-    assert sorted(p for p, _ in pairs) == sorted(dict(EncoderDecoder(config).named_parameters()))
-    assert sorted(t for _, t in pairs) == sorted(tiny_tensors(options))
 
 
 def test_tensors_that_do_not_pair_up_are_all_named(write: Write) -> None:

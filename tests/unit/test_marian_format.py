@@ -116,14 +116,6 @@ def test_int8_tensors_are_multiplied_out(open_file: Open) -> None:
     assert np.abs(arrays["Wemb"] - EMBEDDING).max() <= np.abs(EMBEDDING).max() / 254 * 1.001
 
 
-def test_options_are_a_mapping(open_file: Open) -> None:
-    assert open_file(container([OPTIONS])).options() == {"type": "transformer", "dim-emb": 3}
-
-
-def test_the_tiny_file_is_whole(open_file: Open) -> None:
-    read_all(open_file, tiny_file())
-
-
 def test_a_file_cut_anywhere_is_refused(open_file: Open) -> None:
     whole = tiny_file()
     for length in range(0, len(whole), 50):

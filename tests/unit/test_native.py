@@ -128,8 +128,7 @@ def test_build_of_other_sources_is_not_used(
 
 
 @each_library
-@pytest.mark.parametrize("activation", [Activation.RELU, Activation.SWISH])
-@pytest.mark.parametrize("heads", [1, 2, 4])
+@pytest.mark.parametrize(("activation", "heads"), [(Activation.RELU, 1), (Activation.SWISH, 4)])
 @each_kind
 def test_log_probs_are_those_of_pytorch(
     library: Library, activation: Activation, heads: int, changes: dict[str, Any]
@@ -303,15 +302,6 @@ def check_attention(
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-4)
 
 
-@pytest.mark.skipif(len(LIBRARIES) < 2, reason="this processor runs one build only")
-def test_every_build_gives_the_same_translations() -> None:
-    """Their float sums run in another order: the last bits differ, and rarely a choice."""
-    model, sources = int8_model(), tiny_sources(60)
-    first, *others = [greedy_ids(native_engine(model, library), sources) for library in LIBRARIES]
-    for other in others:
-        assert sum(a == b for a, b in zip(first, other, strict=True)) >= 57
-
-
 @each_library
 def test_newcomers_beyond_the_token_limit_are_encoded_in_turn(library: Library) -> None:
     model, sources = int8_model(), tiny_sources(8, longest=40)
@@ -341,7 +331,7 @@ def test_sentence_that_comes_again_has_the_same_bits(
     sources = [long, long[:-1], other, [*long[:-1], other[0]], [*long, *other]]
     chance = random.Random(7)
     used = native_engine(model, library, shortlist)
-    for _ in range(40):
+    for _ in range(15):
         chosen = chance.choices(sources, k=chance.choice([1, 1, 2, 3]))
         chosen += chance.sample(new, chance.choice([0, 0, 1, 8]))
         sequences = [Sequence(i, source, chance.choice(OPTIONS)) for i, source in enumerate(chosen)]

@@ -190,7 +190,7 @@ def activated(library: Library, activation: Activation, x: float) -> float:
 @each_library
 @pytest.mark.parametrize("activation", Activation)
 def test_activations_are_exact(library: Library, activation: Activation) -> None:
-    for x in [-30.0, -5.6, -5.4, *np.linspace(-5, 5, 41), 5.4, 5.6, 30.0]:
+    for x in [-30.0, -5.6, -5.4, *np.linspace(-5, 5, 11), 5.4, 5.6, 30.0]:
         wanted = float(ACTIVATIONS[activation](torch.tensor(x, dtype=torch.float64)))
         found = activated(library, activation, x)
         assert abs(found - wanted) < 1.2e-6 * (1 + wanted**2), (x, found, wanted)

@@ -122,11 +122,6 @@ def test_end_of_the_connection_is_no_end_of_the_body() -> None:
         asyncio.run(read_body(Request(gone.scope, receive), 10))
 
 
-@given(st.dictionaries(st.text(TEXT), st.none() | st.text(TEXT) | st.lists(st.integers(-9, 9))))
-def test_json_object_is_read(value: dict[str, Any]) -> None:
-    assert parse_json(json.dumps(value).encode()) == value
-
-
 @given(st.recursive(st.text(TEXT) | st.integers(-9, 9) | st.booleans(), st.lists))
 def test_json_that_is_no_object_is_refused(value: object) -> None:
     with pytest.raises(InvalidRequestError, match="^Invalid JSON format$"):

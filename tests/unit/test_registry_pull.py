@@ -467,9 +467,6 @@ class TestPins:
     def _published(self, pull: Pull) -> None:
         pull.registry.publish_pair("en-de", STUDENT)
 
-    def test_pinned_sum_that_is_published_is_pulled(self, pull: Pull) -> None:
-        assert pull(PAIR, {VOCAB: sha256(STUDENT[VOCAB])})
-
     def test_pinned_sum_that_is_not_the_published_one_is_refused_before_anything_is_fetched(
         self, pull: Pull
     ) -> None:

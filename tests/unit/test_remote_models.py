@@ -123,10 +123,6 @@ def test_every_text_comes_back(text: str) -> None:
     assert all(0 <= each < tokenizer.vocab_size for each in ids)
 
 
-def test_white_space_has_no_tokens() -> None:
-    assert CharacterTokenizer().encode(" \n") == []
-
-
 @pytest.mark.parametrize("text", ["one two  three four " * 9, "onetwo" * 40, "日本語" * 50])
 def test_text_is_cut_between_words(text: str) -> None:
     chunked = chunk_sentences(one_sentence(text), CharacterTokenizer(), 50)

@@ -6,7 +6,6 @@ import time
 import pytest
 
 from model.sequence import BatchStats
-from service.errors import UnavailableError
 from service.items import TRANSLATE
 from service.scheduling.policies import BULK_ROWS, KEPT_SHARE
 from service.scheduling.scheduler import Scheduler, call_soon
@@ -194,12 +193,6 @@ async def test_each_model_has_rows_of_its_own(scheduler: Scheduler) -> None:
     assert [worker.held[i].model for i in worker.given] == ["en-pt", "pt-en"]
     worker.finish(2, 1)
     assert numbers(await request) == [2, 9]
-
-
-async def test_request_without_any_worker_is_refused_at_once(scheduler: Scheduler) -> None:
-    with pytest.raises(UnavailableError, match="loading") as refused:
-        scheduler.submit(sentences(1), time.perf_counter() + FOREVER)
-    assert refused.value.retry_after_seconds == 1
 
 
 async def test_figures_of_a_report_are_counted(scheduler: Scheduler, worker: FakeWorker) -> None:

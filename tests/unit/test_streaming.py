@@ -5,9 +5,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
 
-import pytest
-
-from service.errors import DeadlineExceededError, InternalError
 from service.tasks.translation.translator import AHEAD_PER_TAKEN, MAX_AHEAD, in_order
 from tests.unit.scheduling import settle
 
@@ -40,27 +37,6 @@ class Works:
         return [partial(self.work, number) for number in range(self.count)]
 
 
-async def read(works: Works, found: list[int]) -> None:
-    async for number in in_order(works.all):
-        found.append(number)
-
-
-async def test_results_come_in_order_whichever_ends_first() -> None:
-    works = Works(4)
-    found: list[int] = []
-    works.may_end[0].set()
-    reading = asyncio.create_task(read(works, found))
-    await settle()
-    assert found == [0]
-    for number in (3, 2):
-        works.may_end[number].set()
-    await settle()
-    assert found == [0]
-    works.may_end[1].set()
-    await reading
-    assert found == [0, 1, 2, 3]
-
-
 async def test_reader_that_stops_lets_no_more_begin() -> None:
     works = Works(SEVERAL)
     for event in works.may_end:
@@ -85,25 +61,3 @@ async def test_reader_that_goes_cancels_the_rest() -> None:
         await settle()
     assert works.cancelled == works.begun[10:]
     assert works.cancelled
-
-
-async def test_error_comes_in_its_place_and_cancels_the_rest() -> None:
-    works = Works(10)
-    works.errors[3] = InternalError("a fault of the device")
-    found: list[int] = []
-    for event in works.may_end[:5]:
-        event.set()
-    with pytest.raises(InternalError):
-        await read(works, found)
-    assert found == [0, 1, 2]
-    assert works.cancelled == works.begun[5:]
-    assert works.cancelled
-
-
-async def test_deadline_names_the_sentences_of_the_whole_request() -> None:
-    works = Works(5)
-    works.errors[2] = DeadlineExceededError("0 of 1 sentences or texts were done")
-    for event in works.may_end:
-        event.set()
-    with pytest.raises(DeadlineExceededError, match="2 of 5"):
-        await read(works, [])

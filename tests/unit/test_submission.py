@@ -39,60 +39,6 @@ async def waiting(awaited: Awaitable[object]) -> "asyncio.Task[object]":
     return task
 
 
-async def test_batch_has_all_results_since_the_last_one() -> None:
-    submission, cancelled = started(4)
-    submission.finish(2, RESULTS[2])
-    submission.finish(0, RESULTS[0])
-    assert await submission.batch() == [(2, RESULTS[2]), (0, RESULTS[0])]
-    batch = await waiting(submission.batch())
-    submission.finish(3, RESULTS[3])
-    assert await batch == [(3, RESULTS[3])]
-    submission.finish(1, RESULTS[1])
-    assert await submission.batch() == [(1, RESULTS[1])]
-    assert await submission.batch() == []
-    assert not cancelled
-
-
-async def test_iteration_yields_results_in_the_order_in_which_they_finish() -> None:
-    submission, _ = started(4)
-    found: list[tuple[int, Result]] = []
-
-    async def read() -> None:
-        async for each in submission:
-            found.append(each)
-
-    reading = await waiting(read())
-    for count, index in enumerate((3, 0, 2, 1), 1):
-        submission.finish(index, RESULTS[index])
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert len(found) == count
-    await reading
-    assert found == [(index, RESULTS[index]) for index in (3, 0, 2, 1)]
-
-
-async def test_in_order_waits_for_all_results() -> None:
-    submission, _ = started(4)
-    in_order = await waiting(submission.in_order())
-    for index in (3, 0, 2):
-        submission.finish(index, RESULTS[index])
-        await asyncio.sleep(0)
-    assert not in_order.done()
-    submission.finish(1, RESULTS[1])
-    assert await in_order == RESULTS
-
-
-async def test_error_wakes_the_waiter_at_once_and_cancels_the_other_items() -> None:
-    submission, cancelled = started(3)
-    in_order = await waiting(submission.in_order())
-    submission.fail(InternalError("a sentence could not be computed"))
-    assert indices(cancelled) == [[0, 1, 2]]
-    with pytest.raises(InternalError, match="could not be computed"):
-        await in_order
-    with pytest.raises(InternalError):
-        await submission.batch()
-
-
 async def test_first_error_stays_and_later_results_are_dropped() -> None:
     submission, cancelled = started(3)
     submission.finish(0, RESULTS[0])
@@ -119,14 +65,6 @@ async def test_closed_submission_wakes_its_waiter(num_finished: int) -> None:
     assert await submission.batch() == []
     submission.fail(InternalError("too late for an error"))
     assert await submission.batch() == []
-
-
-async def test_finished_submission_has_nothing_to_cancel() -> None:
-    submission, cancelled = started(1)
-    submission.finish(0, RESULTS[0])
-    submission.close()
-    assert not cancelled
-    assert await submission.in_order() == RESULTS[:1]
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.01])

@@ -116,25 +116,16 @@ def last(slices: Slices[PackedBatch]) -> PackedBatch:
     return found[0]
 
 
-@pytest.mark.parametrize("slice_tokens", [128, 7])
 def test_a_sentence_gets_the_same_alone_and_beside_others(
-    model: EncoderDecoder, precision: str, slice_tokens: int
+    model: EncoderDecoder, precision: str
 ) -> None:
-    together = maps(model, PAIRS, slice_tokens=slice_tokens)
+    """In slices; a whole pass is tested with jobs of all sorts."""
+    together = maps(model, PAIRS, slice_tokens=7)
     for pair, found in zip(PAIRS, together, strict=True):
-        (alone,) = maps(model, [pair], slice_tokens=slice_tokens)
+        (alone,) = maps(model, [pair], slice_tokens=7)
         # One batch rounds as another in float32; in bfloat16 that may be a whole last place.
         tolerance = {"float32": 1e-5, "bfloat16": 0.05, "int8": 0.0}[precision]
         assert_maps_close(found, alone, atol=tolerance)
-
-
-def test_slices_of_any_size_give_the_same(family: Family) -> None:
-    model = family.model()
-    whole = maps(model, PAIRS, slice_tokens=1000)
-    for slice_tokens in (1, 5, 16):
-        parts = maps(model, PAIRS, slice_tokens=slice_tokens)
-        for found, expected in zip(parts, whole, strict=True):
-            assert_maps_close(found, expected, atol=1e-5)
 
 
 def test_no_slice_works_on_more_than_its_tokens(
@@ -227,10 +218,9 @@ def rollout(layers: Array) -> Array:
     return flow[None, None].astype(np.float32)
 
 
-@pytest.mark.parametrize("slice_tokens", [128, 4])
-def test_rollout_is_the_product_of_the_layers(family: Family, slice_tokens: int) -> None:
+def test_rollout_is_the_product_of_the_layers(family: Family) -> None:
     model = family.model(encoder_layers=4, decoder_layers=3)
-    rolled = maps(model, PAIRS, Reduction.ROLLOUT, slice_tokens=slice_tokens)
+    rolled = maps(model, PAIRS, Reduction.ROLLOUT, slice_tokens=4)
     for found, each in zip(rolled, maps(model, PAIRS), strict=True):
         expected = {kind: rollout(each[kind]) for kind in found}
         assert_maps_close(found, expected, atol=1e-6)
@@ -371,12 +361,6 @@ def test_a_job_that_cannot_be_computed_is_refused_at_once(family: Family) -> Non
     query = resolve_query(model.config, [CROSS])
     with pytest.raises(AttentionQueryError, match="needs a target"):
         TeacherForcedPass(model, [AttentionJob([5, 0], target, (query,)) for target in ([6], [])])
-
-
-def test_a_pass_without_jobs_is_over_at_once(family: Family) -> None:
-    empty = TeacherForcedPass(family.model(), [])
-    assert not empty.advance()
-    assert empty.results() == []
 
 
 def test_results_are_there_only_after_the_last_slice(family: Family) -> None:

@@ -196,13 +196,6 @@ def test_a_table_counts_layers_from_0_here_and_from_1_in_the_file() -> None:
     ]
 
 
-def test_every_parameter_is_filled() -> None:
-    layer = nn.Linear(3, 2)
-    fill(layer, arrays(), PAIRS, NOTHING)
-    assert layer.weight.tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert layer.bias.tolist() == [7, 8]
-
-
 def test_a_model_on_the_meta_device_is_filled_without_copying() -> None:
     with torch.device("meta"):
         layer = nn.Linear(3, 2)

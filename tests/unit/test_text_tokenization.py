@@ -50,11 +50,6 @@ def test_prompt_stands_before_the_text(path: Path) -> None:
     assert (ids, is_all) == ([13, 14, HELLO, WORLD], True)
 
 
-def test_white_space_in_front_moves_the_spans(path: Path) -> None:
-    tokens = TextTokenizer(path, 12).tokenize("  hello world")
-    assert tokens.tokenized.offsets == [(0, 0), (2, 7), (8, 13), (13, 13)]
-
-
 @pytest.mark.parametrize("text", ["", "  \n"])
 def test_text_of_nothing_has_special_tokens_alone(path: Path, text: str) -> None:
     tokens = TextTokenizer(path, 12).tokenize(text)
@@ -71,10 +66,6 @@ def test_lower_case_comes_before_the_files_own_rules(path: Path) -> None:
     made.normalizer = None
     made.save(str(path))
     assert TextTokenizer(path, 12, is_lowercase=True).tokenize("Hello").tokenized.ids == [1, 7, 2]
-
-
-def test_vocabulary_goes_up_to_the_largest_id(path: Path) -> None:
-    assert TextTokenizer(path, 12).vocab_size == 15
 
 
 BERT = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))

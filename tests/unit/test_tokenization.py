@@ -148,11 +148,6 @@ def test_bytes_of_a_character_all_have_its_place(byte_tokenizer: Tokenizer) -> N
     assert (again.text, again.offsets) == (tokenized.text, tokenized.offsets)
 
 
-def test_spaces_inside_a_character_do_not_part_its_tokens(tokenizer: Tokenizer) -> None:
-    """This one is written as four Arabic words; the blanks between are no place of their own."""
-    assert slices(tokenizer.tokenize("x\ufdfa y")) == ["x", *7 * ["\ufdfa"], "y", ""]
-
-
 def assert_places(tokenized: TokenizedText) -> None:
     """In order, inside the text, without white space at the ends, and covering every letter."""
     text, offsets = tokenized.text, tokenized.offsets

@@ -39,12 +39,6 @@ def test_vectors_are_means_of_the_last_layer(model: EncoderDecoder) -> None:
         np.testing.assert_allclose(vector, memory[0].numpy().mean(axis=0), atol=1e-5)
 
 
-def test_text_is_the_same_in_any_batch(model: EncoderDecoder) -> None:
-    together = embed(model, TEXTS)
-    for ids, vector in zip(TEXTS, together, strict=True):
-        np.testing.assert_allclose(embed(model, [ids])[0], vector, atol=1e-6)
-
-
 @pytest.mark.parametrize(("ids", "error"), [([], InputError), ([5, VOCAB_SIZE], InputError)])
 def test_what_cannot_be_computed_is_refused(
     model: EncoderDecoder, ids: list[int], error: type[Exception]
