@@ -1,8 +1,9 @@
 """Detects the language of a text among the languages that the server offers.
 
 The detector is `lingua` in high accuracy mode, with the data of the offered languages only. It
-mistakes German for English on a server for English and Portuguese. Function words, the frequent
-words of a language, such as "und" and "nicht", show a language that is not offered.
+mistakes Spanish for Portuguese on a server for English and Portuguese. Therefore `lingua` in low
+accuracy mode also compares the offered languages with others, and so do function words. These are
+the frequent words of a language, such as "und" and "nicht".
 """
 
 import re
@@ -17,16 +18,25 @@ from service.text.language_codes import OTHER_NAMES, base_language
 
 MAX_TEXT_CHARS = 2_000
 MAX_DETECTIONS = 3
+MIN_CONFIDENCE = 0.1
 
-# A language that is not offered is recognised by at least MIN_WORDS function words. They must be at
-# least MIN_SHARE of the text's words, and LEAD times as many as those of each offered language.
-MIN_WORDS = 2
-MIN_SHARE = 0.2
-LEAD = 2
+# Number of characters that are compared with languages that are not offered.
+MAX_COMPARED_CHARS = 300
 
-# Smallest length of a word that counts for a language that is not offered. Shorter words, such as
-# "s" and "I" in English texts, count only for the offered languages.
-MIN_LETTERS = 2
+# Odds that a text is in an offered language, before it is read.
+PRIOR_ODDS = 100
+
+# Factor of a language's odds for each of its function words in the text.
+WORD_ODDS = 10
+
+# The offered languages are not compared with others if one of them has MORE_WORDS more function
+# words than every other language.
+MORE_WORDS = 2
+
+# A language that is not offered is named if the offered ones together have at most MAX_PROBABILITY,
+# in a text of MIN_LETTERS letters.
+MAX_PROBABILITY = 0.01
+MIN_LETTERS = 12
 
 # Frequent words of languages in the Latin script, by ISO 639-1 code; Norwegian is Bokmål.
 FUNCTION_WORDS = {
@@ -69,9 +79,11 @@ FUNCTION_WORDS = {
     "vi": "và là của có không được trong cho một người với các những này đã khi để cũng như tôi",
 }
 
-# Languages in other scripts, whose words are never words of the table.
-OTHER_SCRIPTS = frozenset(
-    "am ar be bg bn el fa gu he hi hy ja ka kk ko mk mn mr pa ru sr ta te th uk ur zh".split()
+# Languages without such words here. Rare ones, and Kazakh, for which `lingua` takes Ukrainian, are
+# left out.
+OTHERS = frozenset(
+    "af ar az be bg bn cy el eu fa ga gu he hi hy is ja ka ko mk mn mr pa ru sq sr sw ta te th uk "
+    "ur zh".split()
 )
 WORDS = {code: frozenset(words.split()) for code, words in FUNCTION_WORDS.items()}
 
@@ -82,19 +94,20 @@ class Detection:
 
     language: str  # in the server's spelling
 
-    confidence: float  # percentage with one decimal; those of all candidates add up to 100
+    confidence: float  # percentage with one decimal; 100 less their sum is for other languages
 
-    # ISO 639-1 code of a language that is not a candidate, if the text has many frequent words of
-    # this language. Only the best detection has this code.
+    # ISO 639-1 code of a language that is not a candidate, if the text is probably in this
+    # language. Only the best detection has this code.
     unserved: str | None = None
 
 
 class LanguageDetector:
     """Detects the language of texts. Several threads may use one instance at the same time.
 
-    Without `preload`, `lingua` loads the data of a language when a text first needs them: 0.4 s
-    and 28 MB for each language. A language unknown to `lingua` is never detected. If several of the
-    offered codes name one language ("pt", "pt-BR"), the shortest is returned.
+    Without `preload`, `lingua` loads the data of a language when a text first needs them. These
+    are 0.4 s and 28 MB for each offered language, and 0.8 s and 60 MB for all others. A language
+    unknown to `lingua` is never detected. If several of the offered codes name one language ("pt",
+    "pt-BR"), the shortest is returned.
     """
 
     def __init__(self, languages: Collection[str]) -> None:
@@ -103,14 +116,18 @@ class LanguageDetector:
     def choose(self, languages: Collection[str]) -> None:
         """Replaces the candidates. A detection in progress uses the old ones."""
         codes = _codes_by_iso(tuple(languages))
-        self._candidates = codes, _builder(codes).build() if codes else None
+        detector = _builder(codes).build() if codes else None
+        compared = _compared(codes).build() if codes and all(map(_iso, languages)) else None
+        self._candidates = codes, detector, compared
 
     def preload(self) -> None:
         """Loads the data of all candidates, so that the first request does not wait for them."""
-        codes, _ = self._candidates
+        codes, _, compared = self._candidates
+        # All detectors of a process share the data, so any detector can load them.
         if codes:
-            # All detectors of a process share the data, so any detector can load them.
             _builder(codes).with_preloaded_language_models().build()
+        if compared:
+            _compared(codes).with_preloaded_language_models().build()
 
     def detect(self, text: str, among: Collection[str] | None = None) -> list[Detection]:
         """Ranks the languages that a text may be written in. The method never raises.
@@ -120,20 +137,24 @@ class LanguageDetector:
                 candidates are ignored. None stands for all candidates.
 
         Returns at most three detections, best first. The list is empty if the text has no letters
-        or matches no candidate. A single candidate is returned for every text in its script.
+        or matches no candidate. A single candidate is returned for every text in its script. The
+        confidences are the candidates' shares of the probability of an offered language. Other
+        languages are left out of it if an offered one is unknown to `lingua`.
         """
         sample = cleaned(text[:MAX_TEXT_CHARS]).encode("utf-8", "ignore").decode("utf-8")
-        candidates, detector = self._candidates
+        candidates, detector, compared = self._candidates
         if detector is None or not any(map(str.isalpha, sample)):
             return []
         codes = candidates if among is None else _codes_by_iso(tuple(among))
         values = detector.compute_language_confidence_values(sample)
         shares = ((value.language.iso_code_639_1.name.lower(), value.value) for value in values)
         both = codes.keys() & candidates.keys()
-        found = _rank([(codes[iso], share) for iso, share in shares if iso in both])
-        if found and (unserved := unserved_language(sample, candidates)):
-            found[0] = replace(found[0], unserved=unserved)
-        return found
+        found = [(codes[iso], share) for iso, share in shares if iso in both]
+        if not found or compared is None:
+            return _rank(found)
+        probability, unserved = _compare(sample, candidates, compared)
+        ranked = _rank(found, probability)
+        return [replace(each, unserved=unserved) for each in ranked[:1]] + ranked[1:]
 
 
 def _builder(codes: Collection[str]) -> lingua.LanguageDetectorBuilder:
@@ -146,11 +167,23 @@ def _builder(codes: Collection[str]) -> lingua.LanguageDetectorBuilder:
     return lingua.LanguageDetectorBuilder.from_iso_codes_639_1(*iso_codes)
 
 
-def _rank(shares: list[tuple[str, float]]) -> list[Detection]:
-    """Scales shares to a sum of 100 and keeps the first ones above zero."""
+def _compared(codes: Collection[str]) -> lingua.LanguageDetectorBuilder:
+    return _builder({*codes, *WORDS, *OTHERS}).with_low_accuracy_mode()
+
+
+def _rank(shares: list[tuple[str, float]], probability: float = 1.0) -> list[Detection]:
+    """Scales shares to a sum of 100 and keeps the first ones above zero.
+
+    Args:
+        probability: The factor of the kept shares; none of them becomes zero by it.
+    """
     total = sum(share for _, share in shares) or 1.0
     best = [(code, round(100 * share / total, 1)) for code, share in shares[:MAX_DETECTIONS]]
-    return [Detection(code, percentage) for code, percentage in best if percentage > 0]
+    return [
+        Detection(code, max(MIN_CONFIDENCE, round(probability * percentage, 1)))
+        for code, percentage in best
+        if percentage > 0
+    ]
 
 
 @lru_cache(maxsize=512)  # the sources of each target, as the served models have them
@@ -161,12 +194,15 @@ def _codes_by_iso(codes: tuple[str, ...]) -> Mapping[str, str]:
     """
     by_iso: dict[str, str] = {}
     for code in sorted(codes, key=lambda code: (len(code), code)):
-        primary = base_language(code)
-        for name in (primary, base_language(OTHER_NAMES.get(primary, ""))):
-            if _is_known(name):
-                by_iso.setdefault(name, code)
-                break
+        if name := _iso(code):
+            by_iso.setdefault(name, code)
     return by_iso
+
+
+def _iso(code: str) -> str | None:
+    primary = base_language(code)
+    names = (primary, base_language(OTHER_NAMES.get(primary, "")))
+    return next(filter(_is_known, names), None)
 
 
 def _is_known(code: str) -> bool:
@@ -177,18 +213,29 @@ def _is_known(code: str) -> bool:
     return True
 
 
-def unserved_language(text: str, offered: Collection[str]) -> str | None:
-    """Returns the ISO 639-1 code of a text's language if function words show one not offered.
+def _compare(
+    text: str, offered: Collection[str], detector: lingua.LanguageDetector
+) -> tuple[float, str | None]:
+    """Compares the offered languages with all languages of a detector.
 
-    The result is None if an offered language is in neither FUNCTION_WORDS nor OTHER_SCRIPTS.
+    Returns the probability of all offered languages together. If it is very small, the ISO 639-1
+    code of the most probable other language is returned too.
     """
-    if not WORDS.keys() | OTHER_SCRIPTS >= {*offered}:
-        return None
-    words = re.findall(r"[^\W\d_]+", text[:MAX_TEXT_CHARS].lower())
-    long = [word for word in words if len(word) >= MIN_LETTERS]
-    counts = {code: sum(map(each.__contains__, long)) for code, each in WORDS.items()}
-    best = max(counts, key=lambda code: counts[code])
-    known = [WORDS[code] for code in offered if code in WORDS]
-    own = max((sum(map(each.__contains__, words)) for each in known), default=0)
-    is_clear = counts[best] >= max(MIN_WORDS, LEAD * own, MIN_SHARE * len(words))
-    return best if is_clear and best not in offered else None
+    text = text[:MAX_COMPARED_CHARS]
+    words = re.findall(r"[^\W\d_]{2,}", text.lower())
+    counts = {code: sum(map(each.__contains__, words)) for code, each in WORDS.items()}
+    own = max((count for code, count in counts.items() if code in offered), default=0)
+    most = max((count for code, count in counts.items() if code not in offered), default=0)
+    if own >= most + MORE_WORDS:
+        return 1.0, None
+    odds = {}
+    for value in detector.compute_language_confidence_values(text):
+        code = value.language.iso_code_639_1.name.lower()
+        odds[code] = value.value * WORD_ODDS ** counts.get(code, 0)
+    of_others = {code: each for code, each in odds.items() if code not in offered and each}
+    if not of_others:
+        return 1.0, None
+    of_offered = PRIOR_ODDS * sum(each for code, each in odds.items() if code in offered)
+    probability = of_offered / (of_offered + sum(of_others.values()))
+    is_clear = probability <= MAX_PROBABILITY and sum(map(len, words)) >= MIN_LETTERS
+    return probability, max(of_others, key=of_others.__getitem__) if is_clear else None

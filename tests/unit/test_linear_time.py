@@ -32,7 +32,6 @@ from service.text.attributes import values_in
 from service.text.carriage import VARIANTS, carry, split_at_markers, trim
 from service.text.characters import cleaned, origins
 from service.text.chunking import chunk_sentences
-from service.text.detection import unserved_language
 from service.text.entities import named_entities
 from service.text.formatting import (
     formatted,
@@ -218,7 +217,6 @@ def listed(text: str, _: Tokenizer) -> None:
 
 
 def named(text: str, _: Tokenizer) -> None:
-    unserved_language(text, LANGUAGES)
     language_codes.match_language(text, LANGUAGES)
     language_codes.display_name("pt", text)
 
