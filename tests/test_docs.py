@@ -319,7 +319,7 @@ def assert_flags(words: list[str], source: str) -> None:
 
 def check_curl(words: list[str]) -> None:
     (address,) = [word for word in words if re.match(r"(http://)?(127\.0\.0\.1|localhost)", word)]
-    path = "/" + address.removeprefix("http://").partition("/")[2]
+    path = "/" + address.removeprefix("http://").partition("/")[2].partition("?")[0]
     assert is_named(path, read(DOCS / "api.md")) or path.startswith("/v1/models/")
 
 

@@ -13,9 +13,10 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from service.api import health, page, tei
+from service.api import google, health, page, tei
 from service.api.access import AccessRules, Hosts, Origins
 from service.api.attention import routes as attention
+from service.api.azure import routes as azure
 from service.api.context import Services
 from service.api.deepl import routes as deepl
 from service.api.dialect import Dialect, Routes
@@ -41,6 +42,8 @@ from service.tasks.context import RequestContext
 DIALECTS = (
     libretranslate.DIALECT,
     deepl.DIALECT,
+    google.DIALECT,
+    azure.DIALECT,
     attention.DIALECT,
     tei.DIALECT,
     embeddings.DIALECT,

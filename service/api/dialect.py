@@ -30,6 +30,9 @@ class Dialect:
     error_shape: ErrorShape = own_shape
     id_header: str = ""  # header with the id of the request, besides X-Request-Id; "" for none
     scope: str = "translate"  # that an API key needs for the routes of the dialect
+    # Paths of the dialect by the paths that its clients send. Other dialects have the same paths,
+    # so only requests with `api-version` in the query belong to this one.
+    versioned: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def routes(self) -> dict[tuple[str, str], APIRoute]:
@@ -60,11 +63,16 @@ class Routes:
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self.prefixed = [each for each in dialects if each.prefixes]
         self.tasks = {path: task for each in dialects for path, task in each.tasks.items()}
+        self.versioned = {old: new for each in dialects for old, new in each.versioned.items()}
         self.table = {
             key: Route(dialect, dialect.tasks.get(key[1]), direct_endpoint(route))
             for dialect in dialects
             for key, route in dialect.routes.items()
         }
+
+    def path_of(self, path: str, query: bytes) -> str:
+        """Returns the path in the table for the path and the query of a request."""
+        return self.versioned.get(path, path) if b"&api-version=" in b"&" + query else path
 
     def unknown(self, path: str) -> Route:
         """Returns a row for a request with a wrong method, or with a parameter in its path."""

@@ -1,7 +1,7 @@
 """The API keys that one HTTP process accepts, and the key of a request.
 
-A request has its key in the header `Authorization` or `X-API-Key`, or in a field of a body, form
-or query.
+A request has its key in the header `Authorization`, in one of HEADERS, or in a field of a body,
+form or query.
 """
 
 import asyncio
@@ -24,8 +24,11 @@ NO_DIGEST = "0" * 64
 SCHEMES = ("bearer", "deepl-auth-key")
 """Schemes of the header `Authorization`. Only DeepL's clients use the second one."""
 
-FIELDS = ("api_key", "auth_key")
-"""Names of the field with the key. Only old clients of DeepL use the second one."""
+HEADERS = (b"x-api-key", b"ocp-apim-subscription-key", b"x-goog-api-key")
+"""Headers that contain only the key. The clients of many APIs send the first one."""
+
+FIELDS = ("api_key", "auth_key", "key", "Subscription-Key")
+"""Names of the field with the key: LibreTranslate's, DeepL's, Google's and Azure's."""
 
 Stamp = tuple[int, int, int]  # inode, size and time of the last change of a file
 
@@ -108,9 +111,9 @@ def given_key(headers: Mapping[bytes, bytes], fields: Mapping[str, Any]) -> str:
     scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     if scheme.lower() in SCHEMES and key.strip():
         return key.strip()
-    # The clients of many other APIs send this header, which contains only the key.
-    if header := headers.get(b"x-api-key", b"").decode("latin-1").strip():
-        return header
+    for name in HEADERS:
+        if header := headers.get(name, b"").decode("latin-1").strip():
+            return header
     given = [fields[name] for name in FIELDS if fields.get(name) is not None]
     return str(given[0]).strip() if given else ""
 

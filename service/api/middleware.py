@@ -132,9 +132,7 @@ class RequestMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
-        key = "GET" if method == "HEAD" else method, scope["path"]
-        route = self.routes.table.get(key) or self.routes.unknown(scope["path"])
-        context = self._begin(scope, route)
+        route, context = self._begin(scope)
         cors = self.access.origins.headers
         if cors is None:
             cors = self.access.origins.response_headers(scope["headers"])
@@ -166,7 +164,12 @@ class RequestMiddleware:
         finally:
             self._end(scope, context, response.status or CLIENT_GONE, span)
 
-    def _begin(self, scope: Scope, route: Route) -> HttpContext:
+    def _begin(self, scope: Scope) -> tuple[Route, HttpContext]:
+        method, path = scope["method"], scope["path"]
+        if scope["query_string"]:
+            path = scope["path"] = self.routes.path_of(path, scope["query_string"])
+        key = "GET" if method == "HEAD" else method, path
+        route = self.routes.table.get(key) or self.routes.unknown(path)
         state = scope.setdefault("state", {})
         connection, is_admitted, began = state.get(ARRIVAL_KEY, NO_ARRIVAL)
         # The first one of several headers with the same name counts.
@@ -193,7 +196,7 @@ class RequestMiddleware:
         if context.task:
             self.recorder.begin(context.task)
             self.requests.begin(context)
-        return context
+        return route, context
 
     def _check(self, scope: Scope, context: HttpContext) -> None:
         if context.task:

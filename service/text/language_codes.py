@@ -119,6 +119,12 @@ def display_name(code: str, accept_language: str | None = None) -> str:
     return canonical if name is None else name[:1].title() + name[1:]
 
 
+def text_direction(code: str) -> str:
+    """Returns `rtl` for a language that is written from right to left, else `ltr`."""
+    locale = _known_locale(normalize_code(code))
+    return locale.text_direction if locale else "ltr"
+
+
 def _cased(subtag: str) -> str:
     if len(subtag) == 2:
         return subtag.upper()

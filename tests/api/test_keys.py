@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from service.api.app import DIALECTS
+from service.api.azure.errors import azure_shape
 from service.api.deepl.errors import deepl_shape
 from service.api.dialect import Routes
+from service.api.errors import ErrorShape, own_shape
+from service.api.google import google_shape
 from service.api.openai.errors import openai_shape
 from service.api.tei import tei_shape
 from service.errors import InvalidKeyError, MissingKeyError
@@ -32,24 +35,32 @@ def status_of(server: Server, **request: Any) -> int:
     return server.post("/translate", params=asked, **request).status_code
 
 
+REFUSALS: dict[ErrorShape, tuple[tuple[int, int], str]] = {
+    openai_shape: ((401, 401), '"code":"invalid_api_key"'),
+    deepl_shape: ((403, 403), '"message":"Authorization failure, check auth_key"'),
+    google_shape: ((403, 400), " valid API key."),
+    azure_shape: ((401, 401), '"code":401000,'),
+    tei_shape: ((401, 401), '"error_type":'),
+    own_shape: ((400, 403), '"error_type":'),
+}
+"""Statuses for a missing key and for a wrong key, and words of both bodies."""
+
+
 @pytest.mark.parametrize("path", COMPUTING)
 def test_every_route_that_computes_needs_a_key(keyed: Server, path: str) -> None:
     """Its parameters are not looked at before the key."""
-    shape = Routes(DIALECTS).table["POST", path].dialect.error_shape
-    for headers, kind, status in (
-        ({}, MissingKeyError, 400),
-        ({"authorization": "Bearer third-key"}, InvalidKeyError, 403),
+    statuses, words = REFUSALS[Routes(DIALECTS).table["POST", path].dialect.error_shape]
+    for headers, kind, status in zip(
+        ({}, {"authorization": "Bearer third-key"}),
+        (MissingKeyError, InvalidKeyError),
+        statuses,
+        strict=True,
     ):
         response = keyed.post(path, json={}, headers=headers)
-        if shape is openai_shape:
-            assert response.status_code == 401
-            assert response.headers["www-authenticate"] == "Bearer"
-            assert response.json()["error"]["code"] == "invalid_api_key"
-        elif shape is deepl_shape:
-            assert response.status_code == 403
-            assert response.json()["message"] == "Authorization failure, check auth_key"
-        else:
-            assert response.status_code == (401 if shape is tei_shape else status)
+        assert response.status_code == status
+        assert words in response.text
+        assert ("www-authenticate" in response.headers) == (status == 401)
+        if "error_type" in words:
             assert_error(response, kind)
     response = keyed.post(path, json={}, headers={"authorization": "Bearer second-key"})
     assert "key" not in response.text
@@ -86,7 +97,14 @@ def test_texts_are_those_of_libretranslate(keyed: Server) -> None:
         {"json": translation("Hello."), "headers": {"authorization": "bearer  second-key "}},
         {"json": translation("Hello."), "headers": {"authorization": "DeepL-Auth-Key first-key"}},
         {"json": translation("Hello."), "headers": {"authorization": "Bearer admin-key"}},
-        {"json": translation("Hello."), "headers": {"x-api-key": "first-key"}},
+        *(
+            {"json": translation("Hello."), "headers": {name: "first-key"}}
+            for name in ("x-api-key", "ocp-apim-subscription-key", "x-goog-api-key")
+        ),
+        *(
+            {"params": translation("Hello.", **{name: "first-key"})}
+            for name in ("key", "Subscription-Key")
+        ),
         {
             "json": translation("Hello.", api_key="first-key"),
             "headers": {"authorization": "Bearer "},

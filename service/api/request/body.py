@@ -55,7 +55,8 @@ async def read_fields(request: Request, is_keyless: bool = False) -> dict[str, A
     if not body and request.method in ("GET", "DELETE"):
         content_type = ""
     if content_type == JSON:
-        return parse_json(body)
+        fields: dict[str, Any] = parse_json(body)
+        return fields
     query = merge(request.query_params.multi_items())
     if content_type in (FORM, "") or (not body and query):
         return {**merge(_parse_form(body)), **query}
@@ -100,26 +101,26 @@ def check_number(texts: Sequence[str], limit: int) -> None:
         raise error_texts.too_many_texts(len(texts), limit, RequestTooLargeError)
 
 
-def parse_json(body: bytes) -> dict[str, Any]:
+def parse_json(body: bytes, is_object: bool = True) -> Any:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise error_texts.invalid_json(error) from None
-    if not isinstance(value, dict):
+    if is_object and not isinstance(value, dict):
         raise error_texts.invalid_json("the body must be an object")
     # Few bodies have more than MAX_DEPTH brackets, so the slow `is_deep` seldom runs.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and is_deep(value):
         raise InvalidRequestError(
             f"the body is nested more than {MAX_DEPTH} levels deep; send flat lists of texts"
         )
-    if len(value) > MAX_FIELDS:
+    if is_object and len(value) > MAX_FIELDS:
         raise InvalidRequestError(
             f"the body has {len(value)} fields; the limit is {MAX_FIELDS}. Send texts as a list"
         )
     return value
 
 
-def is_deep(value: dict[str, Any]) -> bool:
+def is_deep(value: Any) -> bool:
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         children = itertools.chain.from_iterable(

@@ -110,6 +110,22 @@ def described(body: type[BaseModel], response: Any, *media_types: str) -> dict[s
     return {"response_model": response, "openapi_extra": extra}
 
 
+def query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
+    """Returns the fields of a model, as OpenAPI describes the parameters of a query."""
+    schema = model.model_json_schema()
+    required = schema.get("required", ())
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "description": field.pop("description"),
+            "schema": field,
+        }
+        for name, field in schema["properties"].items()
+    ]
+
+
 def move_definitions(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     for operations in document["paths"].values():

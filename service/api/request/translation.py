@@ -1,4 +1,4 @@
-"""The parts of a translation that LibreTranslate's and DeepL's routes share.
+"""The parts of a translation that the routes of several dialects share.
 
 They find texts, languages, options and terms, count characters for the quota, and open documents.
 """
@@ -24,6 +24,7 @@ from service.errors import (
     ServiceError,
     UnsupportedLanguageError,
 )
+from service.metrics.figures import NO_MODEL
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.context import RequestContext
@@ -73,6 +74,11 @@ def find_languages(
     return found, wanted
 
 
+def named_source(code: str | None) -> str | None:
+    """Returns the source language of a request; None if it is absent, empty or `auto`."""
+    return None if code is None or code.strip().lower() in ("", "auto") else code
+
+
 @lru_cache(maxsize=256)
 def decoding_options(
     beam_size: int = 1, num_hypotheses: int = 1, return_scores: bool = False
@@ -104,6 +110,20 @@ async def _translate_counted(
 ) -> list[TranslatedText]:
     async with services.quota.spent(context.account, sum(map(len, wanted.texts))):
         return await services.translator.translate(wanted, context)
+
+
+async def translate_each(
+    services: Services, requests: Sequence[TranslationRequest], context: RequestContext
+) -> list[list[TranslatedText]]:
+    """Performs the translations of one HTTP request one after the other, under one lease."""
+    number = sum(len(text) for wanted in requests for text in wanted.texts)
+    results, models = [], set()
+    async with services.quota.spent(context.account, number):
+        for wanted in requests:
+            results.append(await services.translator.translate(wanted, context))
+            models.add(context.model)
+    context.model = models.pop() if len(models) == 1 else NO_MODEL
+    return results
 
 
 async def stream(

@@ -1,0 +1,1 @@
+"""The routes of version 3 of Azure Translator."""

@@ -1,0 +1,279 @@
+"""The routes of Azure Translator, version 3, at the paths of Azure's custom domains.
+
+Azure's other addresses have short paths, such as `/translate`, which LibreTranslate has too. There,
+requests with `api-version` in the query are Azure's.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request
+from starlette.responses import Response
+
+from service.api import error_texts
+from service.api.azure.errors import AZURE_ERRORS, AzureErrorBody, azure_shape
+from service.api.azure.schemas import (
+    AzureBreakRequest,
+    AzureDetection,
+    AzureLanguages,
+    AzureRequest,
+    AzureSentences,
+    AzureTranslateRequest,
+    AzureTranslations,
+    described_list,
+)
+from service.api.azure.units import broken, projection, sentence_lengths
+from service.api.context import HttpContext, Services, context_of, services_of
+from service.api.dialect import Dialect
+from service.api.errors import responses_of
+from service.api.keys import given_key
+from service.api.request.body import merge, parse_json, read_body
+from service.api.request.reading import read_permitted, unless_disconnected, validated
+from service.api.request.translation import (
+    as_texts,
+    decoding_options,
+    find_languages,
+    named_source,
+    translate_each,
+)
+from service.api.responses import JSONResponse
+from service.errors import InvalidRequestError, RequestTooLargeError
+from service.models.catalog import Catalog
+from service.tasks.threads import run_sized
+from service.tasks.translation.sentences import TranslatedText
+from service.tasks.translation.translator import TranslationRequest
+from service.text.detection import Detection
+from service.text.language_codes import display_name, text_direction
+
+BASE = "/translator/text/v3.0"
+
+SHORT = (
+    "/translate",
+    "/detect",
+    "/breaksentence",
+    "/languages",
+    "/transliterate",
+    "/dictionary/lookup",
+    "/dictionary/examples",
+)
+"""Short paths of Azure's routes. The last three are not served; their 404 has Azure's shape."""
+
+SCOPES = ("translation", "transliteration", "dictionary")
+
+router = APIRouter(tags=["azure"], responses=AZURE_ERRORS)
+
+
+async def read_list(request: Request, is_keyless: bool) -> dict[str, Any]:
+    max_bytes = services_of(request).settings.max_body_bytes
+    body = await read_body(request, max_bytes, is_keyless=is_keyless)
+    return {**merge(request.query_params.multi_items()), "body": parse_json(body, is_object=False)}
+
+
+@router.post(f"{BASE}/translate", **described_list(AzureTranslateRequest, list[AzureTranslations]))
+async def translate(request: Request) -> Response:
+    """Translates texts to one language or several, in Azure's shape.
+
+    Texts count once for each language, towards all limits.
+    """
+    services, context = services_of(request), context_of(request)
+    with context.stage("validate"):
+        fields = await read_permitted(request, read_list)
+        body = validated(request, fields, AzureTranslateRequest)
+        texts = as_texts("body", body.texts, services.settings, context)
+        requests = resolve(body, texts, services, context)
+    return JSONResponse(
+        await unless_disconnected(request, _translate(body, requests, services, context))
+    )
+
+
+def resolve(
+    body: AzureTranslateRequest, texts: list[str], services: Services, context: HttpContext
+) -> dict[str, TranslationRequest]:
+    """Returns one request for each served language that the codes in `to` mean."""
+    settings, catalog = services.settings, services.catalog
+    context.num_inputs = number = len(texts) * len(body.to)
+    if number > settings.max_inputs:
+        raise error_texts.too_many_texts(number, settings.max_inputs, name="to")
+    num_chars = sum(map(len, texts)) * len(body.to)
+    if num_chars > settings.max_body_bytes:
+        raise RequestTooLargeError(
+            f"the texts have {num_chars} characters in {len(body.to)} languages; the limit is "
+            f"{settings.max_body_bytes}. Send fewer languages, or raise REGARD_MAX_BODY_BYTES"
+        )
+    is_html = body.textType == "html"
+    requests = {}
+    for code in body.to:
+        source, target = find_languages(catalog, ("from", named_source(body.source)), ("to", code))
+        requests[target] = TranslationRequest(
+            texts,
+            source,
+            target,
+            decoding_options(),
+            is_aligned=body.includeAlignment and not is_html and can_align(catalog, source, target),
+            is_html=is_html,
+            split_lines=not is_html,
+        )
+    return requests
+
+
+def can_align(catalog: Catalog, source: str | None, target: str) -> bool:
+    """Returns whether one model with attention translates to the target.
+
+    If the source is to be detected, such a model must exist for each language that may be found.
+    """
+    routes = [
+        catalog.route(each, target) for each in ([source] if source else catalog.sources(target))
+    ]
+    return all(not route or (len(route) == 1 and route[0].has_attention) for route in routes)
+
+
+async def _translate(
+    body: AzureTranslateRequest,
+    requests: dict[str, TranslationRequest],
+    services: Services,
+    context: HttpContext,
+) -> list[dict[str, Any]]:
+    found = await translate_each(services, [*requests.values()], context)
+    results = dict(zip(requests, found, strict=True))
+    columns = [(code, results[services.catalog.language(code)]) for code in body.to]
+    num_chars = sum(map(len, body.texts)) * len(body.to)
+    deadline = context.deadline(services.settings.request_timeout_seconds)
+    return await run_sized(num_chars, deadline, response_body, body, columns)
+
+
+def response_body(
+    body: AzureTranslateRequest, columns: Sequence[tuple[str, Sequence[TranslatedText]]]
+) -> list[dict[str, Any]]:
+    """Returns a response; `columns` has each language code with the translations of all texts."""
+    rows = []
+    for number, text in enumerate(body.texts):
+        row: dict[str, Any] = {}
+        if detected := columns[0][1][number].detected:
+            row["detectedLanguage"] = detected_body(detected)
+        row["translations"] = [
+            translation(body, text, code, each[number]) for code, each in columns
+        ]
+        rows.append(row)
+    return rows
+
+
+def translation(
+    body: AzureTranslateRequest, text: str, code: str, result: TranslatedText
+) -> dict[str, Any]:
+    item: dict[str, Any] = {"text": result.text, "to": code}
+    if body.includeAlignment:
+        item["alignment"] = {"proj": projection(text, result)}
+    if body.includeSentenceLength:
+        source, target = sentence_lengths(text, result)
+        item["sentLen"] = {"srcSentLen": source, "transSentLen": target}
+    return item
+
+
+def detected_body(found: Detection) -> dict[str, Any]:
+    return {"language": found.language, "score": round(found.confidence / 100, 3)}
+
+
+@router.post(f"{BASE}/detect", **described_list(AzureRequest, list[AzureDetection]))
+async def detect(request: Request) -> Response:
+    """Returns the most probable language of each text, and up to two others, in Azure's shape."""
+    services, context = services_of(request), context_of(request)
+    body = validated(request, await read_permitted(request, read_list), AzureRequest)
+    texts = as_texts("body", body.texts, services.settings, context)
+    deadline = context.deadline(services.settings.request_timeout_seconds)
+    work = services.translator.detection.detect(texts, deadline)
+    return JSONResponse(
+        [detection_body(found) for found in await unless_disconnected(request, work)]
+    )
+
+
+def detection_body(found: Sequence[Detection]) -> dict[str, Any]:
+    """Returns the languages of a text; one that the server does not translate comes first."""
+    candidates = [
+        {**detected_body(each), "isTranslationSupported": True, "isTransliterationSupported": False}
+        for each in found
+    ]
+    if unserved := found[0].unserved:
+        first = {**candidates[0], "language": unserved, "isTranslationSupported": False}
+        candidates = [first, *candidates[:2]]
+    return {**candidates[0], "alternatives": candidates[1:]}
+
+
+@router.post(f"{BASE}/breaksentence", **described_list(AzureBreakRequest, list[AzureSentences]))
+async def break_sentence(request: Request) -> Response:
+    """Returns the lengths of the sentences of each text, in Azure's shape."""
+    services, context = services_of(request), context_of(request)
+    body = validated(request, await read_permitted(request, read_list), AzureBreakRequest)
+    texts = as_texts("body", body.texts, services.settings, context)
+    return JSONResponse(
+        await unless_disconnected(request, _break(texts, body.language, services, context))
+    )
+
+
+async def _break(
+    texts: Sequence[str], language: str | None, services: Services, context: HttpContext
+) -> list[dict[str, Any]]:
+    deadline = context.deadline(services.settings.request_timeout_seconds)
+    rows: list[dict[str, Any]] = [{} for _ in texts]
+    codes = [language or ""] * len(texts)
+    if not language:
+        found = await services.translator.detection.detect(texts, deadline)
+        codes = [best.language for best, *_ in found]
+        rows = [{"detectedLanguage": detected_body(best)} for best, *_ in found]
+
+    def break_all() -> list[list[int]]:
+        return [broken(text, code) for text, code in zip(texts, codes, strict=True)]
+
+    lengths = await run_sized(sum(map(len, texts)), deadline, break_all)
+    return [{"sentLen": each, **row} for each, row in zip(lengths, rows, strict=True)]
+
+
+AcceptLanguage = Annotated[str | None, Header(max_length=1024)]
+
+
+@router.get(
+    f"{BASE}/languages",
+    response_model=AzureLanguages,
+    responses=responses_of(AzureErrorBody, "4XX"),
+)
+async def languages(
+    request: Request, scope: str | None = None, accept_language: AcceptLanguage = None
+) -> Response:
+    """Lists the languages in Azure's shape. It needs no key."""
+    wanted = [each.strip() for each in scope.split(",")] if scope else SCOPES
+    if unknown := next((each for each in wanted if each not in SCOPES), None):
+        raise InvalidRequestError(
+            f"{unknown[:40]} is no scope; use {', '.join(SCOPES)}", param="scope"
+        )
+    body: dict[str, dict[str, Any]] = {each: {} for each in wanted}
+    if "translation" in body:
+        body["translation"] = {
+            code: {
+                "name": display_name(code, accept_language),
+                "nativeName": display_name(code, code),
+                "dir": text_direction(code),
+            }
+            for code in services_of(request).catalog.languages
+        }
+    return JSONResponse(body)
+
+
+@router.post("/sts/v1.0/issueToken", response_class=Response)
+async def issue_token(request: Request) -> Response:
+    """Returns the key of the request, which clients then send as `Authorization: Bearer`."""
+    fields = await read_permitted(request)
+    token = given_key(context_of(request).headers, fields) or "none"
+    return Response(token, media_type="text/plain")
+
+
+DIALECT = Dialect(
+    (router,),
+    tasks={
+        f"{BASE}/translate": "translate",
+        f"{BASE}/detect": "detect",
+        f"{BASE}/breaksentence": "detect",
+    },
+    prefixes=("/translator/", "/sts/"),
+    error_shape=azure_shape,
+    id_header="X-RequestId",
+    versioned={path: BASE + path for path in SHORT},
+)

@@ -1,0 +1,306 @@
+"""The routes of Google Translate, version 2: /language/translate/v2 and the paths below it.
+
+Google's clients read `data` of a reply, and `error.message` of an error. Parameters are in the
+query, in a form or in JSON; the JSON of some clients has no key, so the query is read too.
+
+Source: https://cloud.google.com/translate/docs/reference/rest/v2/translate; the texts of errors
+with a key: https://cloud.google.com/apis/design/errors.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from service.api.context import HttpContext, Services, context_of, services_of
+from service.api.dialect import Dialect
+from service.api.errors import responses_of, status_of
+from service.api.request.body import merge, read_fields
+from service.api.request.parameters import FORM, JSON, described, query_parameters
+from service.api.request.reading import read_permitted, unless_disconnected, validated
+from service.api.request.translation import (
+    as_texts,
+    decoding_options,
+    find_languages,
+    named_source,
+    translate_each,
+)
+from service.api.responses import JSONResponse
+from service.errors import InvalidKeyError, MissingKeyError, ServiceError
+from service.tasks.context import RequestContext
+from service.tasks.parameters import ListOf, Parameters, example, not_empty
+from service.tasks.threads import run_sized
+from service.tasks.translation.sentences import TranslatedText
+from service.tasks.translation.translator import TranslationRequest
+from service.text.detection import Detection
+from service.text.html_text import pieces
+from service.text.language_codes import display_name
+from service.text.markup import Kind
+
+PATH = "/language/translate/v2"
+
+KINDS = {
+    401: ("required", "UNAUTHENTICATED"),
+    403: ("forbidden", "PERMISSION_DENIED"),
+    404: ("notFound", "NOT_FOUND"),
+    429: ("rateLimitExceeded", "RESOURCE_EXHAUSTED"),
+    500: ("backendError", "INTERNAL"),
+    503: ("backendError", "UNAVAILABLE"),
+    504: ("backendError", "DEADLINE_EXCEEDED"),
+}
+"""The members `reason` and `status` of an error by its HTTP status."""
+
+STATUSES: dict[type[ServiceError], int] = {MissingKeyError: 403, InvalidKeyError: 400}
+"""Statuses that Google's clients expect in place of the statuses in `service.errors.KINDS`."""
+
+MESSAGES: dict[type[ServiceError], str] = {
+    MissingKeyError: "The request is missing a valid API key.",
+    InvalidKeyError: "API key not valid. Please pass a valid API key.",
+}
+"""Google's texts, which clients compare."""
+
+
+class GoogleFault(BaseModel):
+    """One entry of the list of errors, which has exactly one."""
+
+    message: str
+    domain: str = Field(description="Always `global`.")
+    reason: str = Field(description="The kind of error, such as `invalid`.")
+
+
+class GoogleError(BaseModel):
+    """The content of an error body."""
+
+    code: int = Field(description="The HTTP status.")
+    message: str = Field(description="The fault, with the value, the limit and the remedy.")
+    errors: list[GoogleFault]
+    status: str = Field(description="The name of the status, such as `INVALID_ARGUMENT`.")
+
+
+class GoogleErrorBody(BaseModel):
+    """The body of errors under /language/translate/."""
+
+    error: GoogleError
+
+
+def google_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
+    code = status_of(error, STATUSES)
+    reason, status = KINDS.get(code, ("invalid", "INVALID_ARGUMENT"))
+    message = MESSAGES.get(type(error), error.joined)
+    fault = {"message": message, "domain": "global", "reason": reason}
+    return code, {"error": {"code": code, "message": message, "errors": [fault], "status": status}}
+
+
+GOOGLE_ERRORS = responses_of(GoogleErrorBody, 400, 403, 413, 429, 500, 503, 504)
+
+KEY: Any = Field(None, description="Key, if the server has keys and no header has one.")
+
+
+class GoogleDetectRequest(Parameters):
+    """The parameters of `/language/translate/v2/detect`."""
+
+    model_config = example(q=["The cat sat on the mat."])
+
+    q: str | ListOf[str] = Field(
+        description="Text, or list of texts; in a query or form, `q` may be repeated.",
+        json_schema_extra=not_empty,
+    )
+    key: Any = KEY
+
+
+class GoogleTranslateRequest(GoogleDetectRequest):
+    """The parameters of `/language/translate/v2`."""
+
+    model_config = example(q=["The cat sat on the mat."], target="pt", format="text")
+
+    target: str = Field(description="Language code.")
+    source: str | None = Field(
+        None, description="Language code. If absent, the language of each text is detected."
+    )
+    format: Literal["html", "text"] = Field(
+        "html", description="In `html`, tags are kept, and quotes come back as entities."
+    )
+    model: str | None = Field(
+        None, description="Accepted without effect; the response repeats the value."
+    )
+
+
+class GoogleTranslation(BaseModel):
+    """The translation of one text."""
+
+    translatedText: str
+    detectedSourceLanguage: str | None = Field(None, description="Present if `source` was absent.")
+    model: str | None = Field(None, description="Present if `model` was given.")
+
+
+class GoogleTranslations(BaseModel):
+    """The translations, in the order of the texts."""
+
+    translations: list[GoogleTranslation]
+
+
+class GoogleTranslateResponse(BaseModel):
+    """The response of `/language/translate/v2`."""
+
+    data: GoogleTranslations
+
+
+class GoogleDetection(BaseModel):
+    """The language of one text."""
+
+    language: str = Field(description="Language code; `und` if no language is detected.")
+    isReliable: bool = Field(description="Whether `confidence` is above 0.5.")
+    confidence: float = Field(description="Confidence from 0 to 1.")
+
+
+class GoogleDetections(BaseModel):
+    """A list with one entry for each text."""
+
+    detections: list[list[GoogleDetection]]
+
+
+class GoogleDetectResponse(BaseModel):
+    """The response of `/language/translate/v2/detect`."""
+
+    data: GoogleDetections
+
+
+class GoogleLanguage(BaseModel):
+    """A language that can be translated from or to."""
+
+    language: str
+    name: str | None = Field(None, description="Present if `target` was given.")
+
+
+class GoogleLanguages(BaseModel):
+    """All languages, in the order of their codes."""
+
+    languages: list[GoogleLanguage]
+
+
+class GoogleLanguagesResponse(BaseModel):
+    """The response of `/language/translate/v2/languages`."""
+
+    data: GoogleLanguages
+
+
+router = APIRouter(tags=["google"], responses=GOOGLE_ERRORS)
+
+
+@router.get(
+    PATH,
+    operation_id="google_translate_get",
+    response_model=GoogleTranslateResponse,
+    openapi_extra={"parameters": query_parameters(GoogleTranslateRequest)},
+)
+@router.post(
+    PATH,
+    operation_id="google_translate_post",
+    **described(GoogleTranslateRequest, GoogleTranslateResponse, JSON, FORM),
+)
+async def translate(request: Request) -> Response:
+    """Translates a text or a list of texts, in Google's shape."""
+    services, context = services_of(request), context_of(request)
+    with context.stage("validate"):
+        body = validated(request, await read_permitted(request, read_all), GoogleTranslateRequest)
+        texts = as_texts("q", body.q, services.settings, context)
+        source, target = find_languages(
+            services.catalog, ("source", named_source(body.source)), ("target", body.target)
+        )
+        is_html = body.format == "html"
+        options = decoding_options()
+        wanted = TranslationRequest(
+            texts, source, target, options, is_html=is_html, split_lines=not is_html
+        )
+    work = _translate(services, wanted, context)
+    results, translated = await unless_disconnected(request, work)
+    translations = []
+    for result, text in zip(results, translated, strict=True):
+        item = {"translatedText": text}
+        if result.detected:
+            item["detectedSourceLanguage"] = result.detected.language
+        if body.model:
+            item["model"] = body.model
+        translations.append(item)
+    return JSONResponse({"data": {"translations": translations}})
+
+
+async def read_all(request: Request, is_keyless: bool) -> dict[str, Any]:
+    query = merge(request.query_params.multi_items())
+    return {**query, **await read_fields(request, is_keyless)}
+
+
+async def _translate(
+    services: Services, wanted: TranslationRequest, context: HttpContext
+) -> tuple[list[TranslatedText], list[str]]:
+    (results,) = await translate_each(services, [wanted], context)
+    texts = [result.text for result in results]
+    if wanted.is_html:
+        deadline = context.deadline(services.settings.request_timeout_seconds)
+        texts = await run_sized(sum(map(len, texts)), deadline, _with_quotes, texts)
+    return results, texts
+
+
+def _with_quotes(texts: Sequence[str]) -> list[str]:
+    """Writes the quotes between the tags of HTML as entities, as Google does."""
+    return [
+        "".join(
+            piece.source.replace('"', "&quot;").replace("'", "&#39;")
+            if piece.kind is Kind.TEXT
+            else piece.source
+            for piece in pieces(text)
+        )
+        for text in texts
+    ]
+
+
+@router.get(
+    f"{PATH}/detect",
+    operation_id="google_detect_get",
+    response_model=GoogleDetectResponse,
+    openapi_extra={"parameters": query_parameters(GoogleDetectRequest)},
+)
+@router.post(
+    f"{PATH}/detect",
+    operation_id="google_detect_post",
+    **described(GoogleDetectRequest, GoogleDetectResponse, JSON, FORM),
+)
+async def detect(request: Request) -> Response:
+    """Detects the language of each text, in Google's shape."""
+    services, context = services_of(request), context_of(request)
+    body = validated(request, await read_permitted(request, read_all), GoogleDetectRequest)
+    texts = as_texts("q", body.q, services.settings, context)
+    deadline = context.deadline(services.settings.request_timeout_seconds)
+    work = services.translator.detection.detect(texts, deadline)
+    found = await unless_disconnected(request, work)
+    return JSONResponse({"data": {"detections": [[_detection(best)] for best, *_ in found]}})
+
+
+def _detection(found: Detection) -> dict[str, Any]:
+    language = found.unserved or (found.language if found.confidence else "und")
+    confidence = round(found.confidence / 100, 3)
+    return {"language": language, "isReliable": confidence > 0.5, "confidence": confidence}
+
+
+@router.get(
+    f"{PATH}/languages",
+    response_model=GoogleLanguagesResponse,
+    responses=responses_of(GoogleErrorBody, "4XX"),
+)
+async def languages(request: Request, target: str | None = None) -> Response:
+    """Lists the languages; with `target`, their names in this language. It needs no key."""
+    listed = [
+        {"language": code, **({"name": display_name(code, target)} if target else {})}
+        for code in services_of(request).catalog.languages
+    ]
+    return JSONResponse({"data": {"languages": listed}})
+
+
+DIALECT = Dialect(
+    (router,),
+    tasks={PATH: "translate", f"{PATH}/detect": "detect"},
+    prefixes=("/language/translate/",),
+    error_shape=google_shape,
+)
