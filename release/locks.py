@@ -81,7 +81,7 @@ def compile_packages(uv: str, arguments: Iterable[str], extra: str = "") -> list
 
 
 def resolve(uv: str) -> dict[str, list[Package]]:
-    image = compile_packages(uv, [*PYPROJECT, "--extra", "otel"], EMBEDDING_MODEL)
+    image = compile_packages(uv, [*PYPROJECT, "--extra", "mcp", "--extra", "otel"], EMBEDDING_MODEL)
     everything = compile_packages(
         uv, [*PYPROJECT, "--extra", "bench", "--extra", "dev"], f"{EMBEDDING_MODEL}\nbertviz"
     )

@@ -22,6 +22,7 @@ from service.bulk.commands import app as bulk
 from service.console import read_settings, say, stop
 from service.doctor import app as doctor
 from service.files.embed import app as embed
+from service.files.mcp import app as mcp
 from service.files.translate import app as translate
 from service.http_workers.main_process import MainProcess, open_listeners
 from service.ipc.machine import freeze_heap, require_linux
@@ -60,6 +61,7 @@ app.add_typer(keys_app, name="keys", help="Make and check API keys.")
 app.add_typer(bulk, name="bulk", help="Translate or embed files of any size.")
 app.add_typer(translate)
 app.add_typer(embed)
+app.add_typer(mcp)
 app.add_typer(doctor)
 
 

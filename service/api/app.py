@@ -21,6 +21,7 @@ from service.api.context import Services
 from service.api.deepl import routes as deepl
 from service.api.dialect import Dialect, Routes
 from service.api.libretranslate import routes as libretranslate
+from service.api.mcp import routes as mcp
 from service.api.middleware import (
     Application,
     LoadReports,
@@ -48,6 +49,7 @@ DIALECTS = (
     tei.DIALECT,
     embeddings.DIALECT,
     chat.DIALECT,
+    mcp.DIALECT,
     health.DIALECT,
     page.DIALECT,
 )

@@ -16,6 +16,7 @@ from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
 from service.remote.routing import admitter_of
 from service.settings import Settings
+from service.settings.keys import ApiKey
 from service.state.database import Database
 from service.state.glossaries import GlossaryStore
 from service.state.quota import Quota
@@ -107,6 +108,7 @@ class HttpContext(RequestContext):
     """The context of a request that came over HTTP. It is `context` in the scope's `state`."""
 
     dialect: Dialect = OWN  # decides the shape of errors and the scope that a key needs
+    key: ApiKey | None = None  # None on a server without API keys, and before the key is checked
     # First value of each header; names are in lower case.
     headers: dict[bytes, bytes] = field(default_factory=dict)
     connection: ClientConnection | None = None  # None if an ASGI client in this process sent it

@@ -29,7 +29,7 @@ class Dialect:
     prefixes: tuple[str, ...] = ()  # of unknown paths whose errors have the shape of the dialect
     error_shape: ErrorShape = own_shape
     id_header: str = ""  # header with the id of the request, besides X-Request-Id; "" for none
-    scope: str = "translate"  # that an API key needs for the routes of the dialect
+    scope: str = "translate"  # that an API key needs for the routes of the dialect; "" for none
     # Paths of the dialect by the paths that its clients send. Other dialects have the same paths,
     # so only requests with `api-version` in the query belong to this one.
     versioned: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Options, errors, progress, lines and output files that `regard translate` and `embed` share."""
+"""Options, errors, progress, lines and output files of `regard translate`, `embed` and `mcp`."""
 
 import os
 import signal
@@ -32,7 +32,9 @@ Models = Annotated[
     str | None,
     typer.Option(help="models of the started server, separated by commas (REGARD_MODELS)"),
 ]
-ApiKey = Annotated[str, typer.Option(help="key of the server, if it needs one")]
+ApiKey = Annotated[
+    str, typer.Option(envvar="REGARD_API_KEY", help="key of the server, if it needs one")
+]
 Requests = Annotated[int, typer.Option(min=1, max=64, help="number of requests at a time")]
 
 
@@ -45,17 +47,23 @@ class VectorFileError(Exception):
 
 
 @contextmanager
-def connected(
-    url: str | None, models: str | None, api_key: str, num_requests: int
-) -> Iterator[Client]:
-    """Yields a client of the server at a URL, or of a private server for this command."""
+def reached(url: str | None, models: str | None) -> Iterator[str]:
+    """Yields the address of the server at a URL, or of a private server for this command."""
     if url is not None and models is not None:
         raise stop(f"--models does not apply to the server at {url}; leave out --models or the URL")
     command = partial(serve_command, models=models)
     with ExitStack() as opened:
         with console.status("The models are loading") if console.is_terminal else nullcontext():
             address = opened.enter_context(running_server(url, command))
-        yield opened.enter_context(Client(address, api_key, num_requests))
+        yield address
+
+
+@contextmanager
+def connected(
+    url: str | None, models: str | None, api_key: str, num_requests: int
+) -> Iterator[Client]:
+    with reached(url, models) as address, Client(address, api_key, num_requests) as client:
+        yield client
 
 
 @contextmanager

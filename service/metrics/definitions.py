@@ -28,6 +28,7 @@ from service.metrics.figures import (
     DETECT,
     DOCUMENT,
     GUARDS,
+    MCP,
     NO_MODEL,
     OUTCOMES,
     REJECTION_OUTCOMES,
@@ -101,7 +102,7 @@ class Metrics:
         self._make_queue()
         self._make_server()
         self.build_info.labels(version).set(1)
-        for task in (*self.task_series, DETECT, DOCUMENT):
+        for task in (*self.task_series, DETECT, DOCUMENT, MCP):
             self._make_request_series(task, NO_MODEL)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

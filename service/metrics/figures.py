@@ -10,6 +10,9 @@ DETECT = "detect"
 DOCUMENT = "document"
 """The task of translating a document. Its texts are work items of translation."""
 
+MCP = "mcp"
+"""The task of the requests of agents to /mcp. Their tools call the other tasks."""
+
 OUTCOMES = (
     "ok",
     "invalid",
@@ -68,7 +71,7 @@ class WorkerFigures:
 class Ended:
     """The figures of one request that has ended."""
 
-    task: str  # name of a task kind, or the label DETECT or DOCUMENT
+    task: str  # name of a task kind, or the label DETECT, DOCUMENT or MCP
     model: str
     outcome: str  # one of OUTCOMES
     status: int

@@ -36,7 +36,7 @@ class RequestContext:
 
     request_id: str  # the client's X-Request-Id if it is short and plain, otherwise a new id
     started: float = field(default_factory=time.perf_counter)  # by time.perf_counter
-    # Name of the task kind, or DETECT or DOCUMENT of `service.metrics.figures`. None on routes
+    # Name of the task kind, or DETECT, DOCUMENT or MCP of `service.metrics.figures`. None on routes
     # whose requests are not counted.
     task: str | None = None
     model: str = NO_MODEL  # served name; NO_MODEL if no model or more than one is chosen

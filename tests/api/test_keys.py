@@ -11,6 +11,7 @@ from service.api.deepl.errors import deepl_shape
 from service.api.dialect import Routes
 from service.api.errors import ErrorShape, own_shape
 from service.api.google import google_shape
+from service.api.mcp.routes import mcp_shape
 from service.api.openai.errors import openai_shape
 from service.api.tei import tei_shape
 from service.errors import InvalidKeyError, MissingKeyError
@@ -40,6 +41,7 @@ REFUSALS: dict[ErrorShape, tuple[tuple[int, int], str]] = {
     deepl_shape: ((403, 403), '"message":"Authorization failure, check auth_key"'),
     google_shape: ((403, 400), " valid API key."),
     azure_shape: ((401, 401), '"code":401000,'),
+    mcp_shape: ((401, 401), '"jsonrpc":"2.0"'),
     tei_shape: ((401, 401), '"error_type":'),
     own_shape: ((400, 403), '"error_type":'),
 }

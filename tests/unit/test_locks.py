@@ -76,7 +76,9 @@ def test_packages_of_the_image_are_those_of_the_project() -> None:
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
     image = set(read_lock(RUNTIME)) | set(read_lock(TORCH))
-    assert names([*project["dependencies"], *extras["otel"], EMBEDDING_MODEL]) <= image, RENEW
+    assert (
+        names([*project["dependencies"], *extras["mcp"], *extras["otel"], EMBEDDING_MODEL]) <= image
+    ), RENEW
     assert not {"pytest", "sentence-transformers", "cyclonedx-bom"} & image
     assert "torch" in read_lock(TORCH)
 

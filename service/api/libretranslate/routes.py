@@ -73,7 +73,7 @@ async def translate(request: Request) -> Response:
         body = await read_parameters(request, TranslateRequest)
         wanted = resolve(body, services, context)
         if body.glossary:
-            glossaries = glossaries_of(body, wanted.source)
+            glossaries = glossaries_of(body.glossary, wanted.source)
             wanted.terms = await translation.find_terms(
                 services, glossaries, wanted.source, wanted.target
             )
@@ -233,12 +233,12 @@ def languages_of(catalog: Catalog, source: str, target: str) -> tuple[str | None
     return find_languages(catalog, ("source", code), ("target", target))
 
 
-def glossaries_of(body: TranslateRequest | TranslateFileRequest, source: str | None) -> list[str]:
-    if body.glossary and source is None:
+def glossaries_of(glossary: str | None, source: str | None) -> list[str]:
+    if glossary and source is None:
         raise InvalidRequestError(
             "Invalid request: a glossary needs the source language; name it in place of auto"
         )
-    return [body.glossary] if body.glossary else []
+    return [glossary] if glossary else []
 
 
 def default_target(catalog: Catalog) -> str:
@@ -266,7 +266,7 @@ async def translate_file(request: Request) -> Response:
     with context.stage("validate"):
         body = await read_upload(request, TranslateFileRequest)
         source, target = languages_of(services.catalog, body.source, body.target)
-        glossaries = glossaries_of(body, source)
+        glossaries = glossaries_of(body.glossary, source)
         terms = await find_terms(services, glossaries, source, target)
         opening = open_job(documents, body.file, source, target, terms, context)
         job = await unless_disconnected(request, opening)

@@ -83,12 +83,16 @@ def find_key(request: Request, given: str) -> ApiKey:
         details = "use a key from REGARD_API_KEYS of the server"
         raise InvalidKeyError("Invalid API key", details=details)
     context = context_of(request)
-    context.account = key.digest
-    if (scope := context.dialect.scope) not in key.scopes:
+    context.key, context.account = key, key.digest
+    check_scope(key, context.dialect.scope)
+    return key
+
+
+def check_scope(key: ApiKey, scope: str) -> None:
+    if scope and scope not in key.scopes:
         named = f"The API key {key.name}" if key.name else "The API key"
         message = f"{named} does not have the scope {scope}"
         raise ForbiddenError(message, details=f"add {scope} to its scopes")
-    return key
 
 
 async def read_upload(request: Request, model: type[Model]) -> Model:

@@ -93,13 +93,24 @@ class Inspector:
     async def read_one(
         self, model: InspectedModel, text: str, target_text: str | None, context: RequestContext
     ) -> InspectedText:
+        (found,) = await self.read(model, text, target_text, False, context)
+        return found
+
+    async def read(
+        self,
+        model: InspectedModel,
+        text: str,
+        target_text: str | None,
+        is_split: bool,
+        context: RequestContext,
+    ) -> list[InspectedText]:
         """Admits a request, and returns the tokens of its text and of its translation.
 
-        If the task needs a translation and `target_text` is None, the model translates the text.
+        If the task needs a translation and `target_text` is None, the model translates the text. A
+        text that is split has an entry for each sentence, and must not have a `target_text`.
         """
-        sources = await self._tokenize([text], model, False, context)
-        (found,) = await self._complete(model, sources, [target_text], context)
-        return found
+        sources = await self._tokenize([text], model, is_split, context)
+        return await self._complete(model, sources, [target_text] * len(sources), context)
 
     async def _choose_model(
         self, question: AttentionQuestion, text: str, context: RequestContext
