@@ -78,22 +78,24 @@ def test_every_outcome_has_its_series(shared_server: Server) -> None:
 @pytest.mark.parametrize("model", ["en-pt", "pt-en"])
 def test_attention_has_its_series_from_the_start(server: Server, model: str) -> None:
     """It has the lanes of every task kind, and no series of tokens, which are not counted."""
-    kind = {"task": "attention", "model": model}
+    text, kind = server.get("/metrics").text, {"task": "attention", "model": model}
+
+    def sample(name: str, **labels: str) -> float:
+        return read_sample(text, f"regard_{name}", {**kind, **labels})
+
     for name in ("batches_total", "batch_rows_count", "batch_tokens_count"):
-        assert server.sample(f"regard_{name}", **kind, phase="attention") == 0
+        assert sample(name, phase="attention") == 0
     for name in ("depth", "tokens", "oldest_age_seconds"):
-        for lane in LANES:
-            assert server.sample(f"regard_queue_{name}", **kind, lane=lane) == 0
+        assert [sample(f"queue_{name}", lane=lane) for lane in LANES] == [0] * len(LANES)
         with pytest.raises(KeyError):
-            server.sample(f"regard_queue_{name}", **kind, lane="attention")
+            sample(f"queue_{name}", lane="attention")
     for where in ("queued", "running"):
-        assert server.sample("regard_cancelled_total", **kind, where=where) == 0
+        assert sample("cancelled_total", where=where) == 0
     for stage in STAGES:
-        name = "regard_stage_duration_seconds_count"
-        assert server.sample(name, **kind, stage=stage) == 0
-    assert server.sample("regard_inflight_requests", task="attention") == 0
+        assert sample("stage_duration_seconds_count", stage=stage) == 0
+    assert read_sample(text, "regard_inflight_requests", {"task": "attention"}) == 0
     with pytest.raises(KeyError):
-        server.sample("regard_tokens_total", **kind, kind="target")
+        sample("tokens_total", kind="target")
 
 
 def test_request_is_counted_with_its_texts_tokens_and_stages(server: Server) -> None:

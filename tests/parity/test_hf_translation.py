@@ -18,9 +18,7 @@ from model.backends.encoder_batch import encode_padded
 from model.checkpoints.build import new_engine
 from model.checkpoints.families.hf_config import read_config
 from model.checkpoints.families.hf_weights import load_weights
-from model.inspection.query import AttentionKind
 from model.sequence import DecodingOptions, EngineLimits, Sequence
-from tests.attention_jobs import assert_maps_close, maps
 from tests.hf_files import randomize
 from tests.tiny import forced_pass, forced_weights, pad, translate
 
@@ -130,32 +128,6 @@ def test_encoder_states_forced_logits_and_attention_are_the_same(models: Models)
         assert_close(layer, other, **WEIGHTS)
 
 
-@torch.no_grad()
-def test_all_attention_of_a_pass_is_the_same(models: Models) -> None:
-    theirs, ours = models
-    pairs = [(each.source, each.source[::-1]) for each in sequences(ours, 6, seed=3)]
-    source, mask = pad([source for source, _ in pairs])
-    target, _ = pad([target for _, target in pairs])
-    expected = theirs(
-        input_ids=source.masked_fill(~mask, ours.config.pad_id or 0),
-        attention_mask=mask.long(),
-        decoder_input_ids=ours.decoder_inputs(target),
-        output_attentions=True,
-    )
-    layers = {
-        AttentionKind.ENCODER: expected.encoder_attentions,
-        AttentionKind.DECODER: expected.decoder_attentions,
-        AttentionKind.CROSS: expected.cross_attentions,
-    }
-    for row, found in enumerate(maps(ours, pairs)):
-        stacked = {kind: torch.stack(layers[kind])[:, row].numpy() for kind in layers}
-        theirs_whole = {
-            kind: values[:, :, : found[kind].shape[2], : found[kind].shape[3]]
-            for kind, values in stacked.items()
-        }
-        assert_maps_close(found, theirs_whole, 1e-5)
-
-
 def generate(theirs: Any, ours: EncoderDecoder, sequence: Sequence) -> tuple[list[int], Tensor]:
     """Their best target, without padding, and the logits (T, V) at each of its steps."""
     output = theirs.generate(
@@ -180,12 +152,12 @@ def generate(theirs: Any, ours: EncoderDecoder, sequence: Sequence) -> tuple[lis
 @torch.no_grad()
 def test_greedy_targets_their_logits_and_scores_are_the_same(models: Models) -> None:
     theirs, ours = models
-    given = sequences(ours, 12, seed=5)
+    given = sequences(ours, 6, seed=5)
     results = translate(new_engine(ours, EngineLimits(max_rows=5)), given)
-    scored = sequences(ours, 12, seed=5, options=DecodingOptions(return_scores=True))
+    scored = sequences(ours, 6, seed=5, options=DecodingOptions(return_scores=True))
     scores = translate(new_engine(ours, EngineLimits()), scored)
     targets = [results[i][0].tokens for i in range(len(given))]
-    assert len(set(map(tuple, targets))) >= 10
+    assert len(set(map(tuple, targets))) >= 5
     for sequence, target in zip(given, targets, strict=True):
         expected, expected_logits = generate(theirs, ours, sequence)
         assert target == expected
@@ -203,7 +175,7 @@ def test_greedy_targets_their_logits_and_scores_are_the_same(models: Models) -> 
 def test_beams_are_the_same(models: Models) -> None:
     """Their rule for the end of a search, as early_stopping=False has it, is ours."""
     theirs, ours = models
-    given = sequences(ours, 12, seed=7, options=DecodingOptions(beam_size=4, num_hypotheses=4))
+    given = sequences(ours, 6, seed=7, options=DecodingOptions(beam_size=4, num_hypotheses=4))
     results = translate(new_engine(ours, EngineLimits()), given)
     for sequence in given:
         best = results[sequence.id][0]

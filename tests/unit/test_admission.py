@@ -1,8 +1,6 @@
 """Admission: the limits on requests and tokens, and the time until there is room."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from service.errors import OverloadedError, RequestTooLargeError
 from service.scheduling import admission as admission_module
@@ -72,29 +70,6 @@ def test_estimate_is_replaced_by_the_counted_number() -> None:
     admission.release(10)
     admission.release(90)
     assert admission.tokens == 0
-
-
-@given(st.lists(st.tuples(st.sampled_from(["admit", "release", "adjust"]), st.integers(0, 60))))
-def test_counts_never_pass_the_limits_and_end_at_zero(steps: list[tuple[str, int]]) -> None:
-    admission = Admission(5, 100)
-    held: list[int] = []
-    for step, tokens in steps:
-        try:
-            if step == "admit":
-                admission.admit(tokens)
-                held.append(tokens)
-            elif step == "adjust" and held:
-                admission.adjust(held[tokens % len(held)], tokens)
-                held[tokens % len(held)] = tokens
-            elif held:
-                admission.release(held.pop(tokens % len(held)))
-        except OverloadedError:
-            assert admission.requests == 5 or admission.tokens + tokens > 100 or step == "adjust"
-        assert admission.requests == len(held)
-        assert admission.tokens == sum(held) <= 100
-    for tokens in held:
-        admission.release(tokens)
-    assert (admission.requests, admission.tokens) == (0, 0)
 
 
 def test_time_until_a_retry_follows_the_throughput(clock: Clock) -> None:

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import numpy as np
 import pytest
 
 from model.architectures.seq2seq import EncoderDecoder
@@ -108,13 +107,3 @@ def test_half_that_is_computed_can_be_aborted(executor: AttentionExecutor) -> No
     executor.abort([0, 1])
     assert (executor.num_running, len(executor)) == (0, 1)
     assert finish(executor) == ([], [2])
-
-
-def test_results_are_those_of_an_item_alone(
-    executor: AttentionExecutor, model: EncoderDecoder
-) -> None:
-    executor.add(pair(number) for number in range(6))
-    for each in finish(executor)[0]:
-        (alone,) = results(model, [pair(each.id).job])
-        for kind, values in each.value[0].items():
-            np.testing.assert_allclose(values, alone[kind], rtol=0, atol=1e-6)

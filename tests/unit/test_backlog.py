@@ -71,23 +71,6 @@ def test_all_items_at_fault_are_found_and_the_others_computed(num_faults: int) -
     assert num_batches <= min(2 * 16 - 1, 1 + 2 * 4 * num_faults)  # four halvings of 16 items
 
 
-def test_aborted_items_leave_the_queue_and_the_failed_parts() -> None:
-    backlog = failed(1, 2, 3, 4)
-    backlog.waiting.extend(items(5, 6))
-    backlog.abort([2, 3, 4, 5, 77])
-    assert parts(backlog) == [[1]]
-    assert ids(take_all(backlog.waiting)) == [6]
-
-
-def test_aborted_items_of_the_batch_are_marked() -> None:
-    backlog = filled(1, 2)
-    backlog.begin(take_all)
-    backlog.abort([1, 77])
-    backlog.abort([1])
-    assert backlog.given_up == {1}
-    assert list(backlog.running) == [1, 2]
-
-
 def test_batch_is_given_up_once_all_of_its_items_are_aborted() -> None:
     backlog = filled(1, 2, 3)
     given_up = [backlog.is_given_up]
@@ -102,23 +85,6 @@ def test_batch_is_given_up_once_all_of_its_items_are_aborted() -> None:
     assert not len(backlog)
 
 
-def test_marks_do_not_outlive_their_batch() -> None:
-    backlog = filled(1, 2)
-    backlog.begin(take_all)
-    backlog.abort([1])
-    backlog.isolate()
-    backlog.begin(take_all)
-    assert not backlog.given_up
-
-
-def test_aborted_items_of_a_failed_batch_are_not_computed_again() -> None:
-    backlog = filled(1, 2, 3, 4)
-    backlog.begin(take_all)
-    backlog.abort([1, 3])
-    assert backlog.isolate() == []
-    assert parts(backlog) == [[2], [4]]
-
-
 def test_item_that_is_left_of_a_failed_batch_is_not_at_fault() -> None:
     """Of two items, the aborted one may have been at fault."""
     backlog = filled(1, 2)
@@ -126,16 +92,6 @@ def test_item_that_is_left_of_a_failed_batch_is_not_at_fault() -> None:
     backlog.abort([1])
     assert backlog.isolate() == []
     assert parts(backlog) == [[2]]
-
-
-@pytest.mark.parametrize("batch", [[1], [1, 2]])
-def test_failed_batch_of_aborted_items_leaves_nothing(batch: list[int]) -> None:
-    backlog = filled(*batch)
-    backlog.begin(take_all)
-    backlog.abort(batch)
-    assert backlog.isolate() == []
-    assert not len(backlog)
-    assert not backlog.retries
 
 
 def test_oldest_item_may_wait_be_computed_or_be_a_part_of_a_failed_batch() -> None:

@@ -61,15 +61,6 @@ def test_messages_arrive_whole_and_in_order(ends: Ends) -> None:
     assert repr([theirs.receive() for _ in range(3)]) == repr([COMPUTE, Abort([1]), Stop()])
 
 
-def test_message_that_came_is_noticed(ends: Ends) -> None:
-    ours, theirs = map(Channel, ends)
-    assert not theirs.has_message()
-    ours.send(Stop())
-    assert theirs.has_message()
-    theirs.receive()
-    assert not theirs.has_message()
-
-
 def test_message_larger_than_the_buffers_arrives(ends: Ends) -> None:
     ours, theirs = map(Channel, ends)
     message = Compute([EmbeddingItem("tiny", [*range(1000)], id=n) for n in range(2000)])

@@ -29,11 +29,6 @@ def test_large_matrix_is_written_in_small_parts(shape: tuple[int, ...]) -> None:
     assert (len(chunks) > 1) == (values.size > 30_000)
 
 
-def test_transposed_matrix_is_written_as_it_reads() -> None:
-    values = np.arange(6, dtype=np.float32).reshape(2, 3).T
-    assert read({"data": values}) == {"data": values.tolist()}
-
-
 @pytest.mark.parametrize("body", [{}, {"a": []}, {"a": [[]], "b": {}}, {'\u00e9"': [np.zeros(2)]}])
 def test_small_body_is_one_chunk(body: dict[str, Any]) -> None:
     (chunk,) = json_chunks(body)

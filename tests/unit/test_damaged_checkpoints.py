@@ -188,11 +188,6 @@ def refused(kind: Kind, folder: Path, *told: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_what_is_not_damaged_starts(kind: Kind, folder: Path) -> None:
-    kind.write(folder)
-    start(kind, folder)
-
-
 @pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.99])
 def test_weights_cut_short(kind: Kind, folder: Path, kept: float) -> None:
     kind.write(folder)

@@ -74,15 +74,6 @@ def test_slicing_changes_little() -> None:
         np.testing.assert_allclose(whole, sliced, atol=2e-6)
 
 
-def test_tokens_and_texts_go_together() -> None:
-    model = new_model()
-    (text,) = jobs(5)
-    tokens = EmbeddingJob(text.ids, is_per_token=True)
-    vector, vectors = embed(model, [text, tokens])
-    assert vectors.shape == (5, 16)
-    np.testing.assert_allclose(vectors.mean(axis=0), vector, atol=1e-6)
-
-
 HIDDEN = torch.tensor([[1.0, -4.0], [2.0, 5.0], [6.0, 2.0], [0.0, 1.0]])
 POOLED = {
     Pooling.CLS: [1.0, -4.0],
@@ -92,11 +83,6 @@ POOLED = {
     Pooling.WEIGHTED_MEAN: [2.3, 1.6],
     Pooling.LAST_TOKEN: [0.0, 1.0],
 }
-
-
-@pytest.mark.parametrize("way", Pooling)
-def test_pooling(way: Pooling) -> None:
-    assert_close(pool(HiddenTexts(HIDDEN[None], [4]), (way,)), torch.tensor([POOLED[way]]))
 
 
 @pytest.mark.parametrize("way", Pooling)
@@ -167,11 +153,6 @@ class PaddedModel:
         return padded_batch(self.encoder, sequences)
 
 
-def test_several_poolings_are_joined_in_their_own_order() -> None:
-    found = pool(HiddenTexts(HIDDEN[None], [4]), (Pooling.MEAN, Pooling.CLS))
-    assert_close(found, torch.tensor([POOLED[Pooling.MEAN] + POOLED[Pooling.CLS]]))
-
-
 def test_head_is_in_float32_behind_an_encoder_in_bfloat16() -> None:
     modules = (DenseConfig(16, 4, has_bias=False, is_tanh=False), NormalizeConfig())
     model = new_model({"modules": modules})
@@ -225,12 +206,3 @@ ENCODERS: list[tuple[dict[str, Any], str]] = [
 def test_encoder_that_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedModelError, match=message):
         TextEncoderConfig(**SIZES | changes)
-
-
-def test_sizes_follow_the_modules() -> None:
-    encoder = TextEncoderConfig(**SIZES)
-    ways = (Pooling.CLS, Pooling.MEAN)
-    assert EmbeddingConfig(encoder, ways, max_tokens=9).output_size == 32
-    dense = DenseConfig(32, 4, has_bias=True, is_tanh=True)
-    config = EmbeddingConfig(encoder, ways, (NormalizeConfig(), dense), 9)
-    assert (config.output_size, config.is_normalized) == (4, False)

@@ -99,12 +99,6 @@ def test_batch_has_a_limited_number_of_tokens(bench: Bench) -> None:
     assert list(map(len, bench.batches)) == [fitting, 2]
 
 
-def test_text_longer_than_a_batch_is_computed_alone(bench: Bench) -> None:
-    bench.executor.add([text(1, LONG), text(2, LONG)])
-    assert bench.finish() == ([1, 2], [])
-    assert bench.batches == [[1], [2]]
-
-
 def test_short_text_goes_ahead_of_a_long_one_that_is_computed(bench: Bench) -> None:
     """The short one has the next slice; then the long one goes on where it was."""
     bench.executor.add([text(1, LONG)])
@@ -172,12 +166,6 @@ def test_batch_ends_when_all_of_its_texts_are_aborted(bench: Bench) -> None:
     assert not len(bench.executor)
     bench.executor.add([text(1, LONG)])
     assert bench.finish() == ([1], [])
-
-
-def test_text_at_fault_fails_alone_and_the_others_are_computed(bench: Bench) -> None:
-    bench.executor.add([text(0), text(1, is_wrong=True), text(2), text(3)])
-    assert bench.finish() == ([0, 2, 3], [1])
-    assert bench.batches == [[0, 1, 2, 3], [0, 1], [0], [1], [2, 3]]
 
 
 def test_halves_go_ahead_of_waiting_texts_of_their_bucket(bench: Bench) -> None:

@@ -231,13 +231,6 @@ def test_a_low_latency_step_decodes_more_tokens_of_fewer_rows(rows: int, tokens:
     assert engine.tokens_per_step == tokens
 
 
-@pytest.mark.parametrize("tokens", [1, 4, 10])
-def test_a_low_latency_step_is_no_longer_than_a_call_of_the_runner(tokens: int) -> None:
-    engine = Engine(AheadRunner(0, tokens_per_call=tokens), LIMITS)
-    engine.low_latency = True
-    assert engine.tokens_per_step == tokens
-
-
 def test_a_search_does_not_shorten_the_calls_of_other_sequences() -> None:
     engine = Engine(AheadRunner(0, tokens_per_call=3), LIMITS)
     search = DecodingOptions(return_scores=True)

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-from service.private_server import ServerStartError, running_server, serve_command
+from service.private_server import ServerStartError, running_server
 from tests.unit.bench_server import bench
 from tests.workers import until
 
@@ -100,16 +100,6 @@ def test_bench_starts_servers_that_compute_equal_sentences_separately(
     for name in ("load", "mixed", "bulk", "overload"):
         assert bench(name).exit_code == 1
     assert started == [{"REGARD_SHARE_SENTENCES": "false"}] * 4
-
-
-def test_given_url_is_used_as_it_is() -> None:
-    with running_server("http://host:8000/") as url:
-        assert url == "http://host:8000/"
-
-
-def test_models_of_the_option_are_served() -> None:
-    assert serve_command(81)[-2:] == ["--port", "81"]
-    assert serve_command(81, "a,b")[-2:] == ["--models", "a,b"]
 
 
 DYING_SERVER = """

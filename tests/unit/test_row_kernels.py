@@ -20,7 +20,7 @@ from model.engine.engine import Engine
 from model.layers.attention import attention, mask_bias
 from model.layers.row_kernels import PLAIN, RowKernels
 from model.sequence import EngineLimits
-from tests.tiny import Family, greedy_ids, tiny_sources
+from tests.tiny import FAMILIES, Family, greedy_ids, tiny_sources
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LENGTHS = [1, 31, 32, 33, 70, 5]
@@ -184,6 +184,7 @@ def test_choice_among_nan_is_an_id_of_the_vocabulary(kernels: RowKernels) -> Non
     assert 0 <= int(chosen) < 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_kernels_compile_for_ampere_and_hopper(tmp_path: Path) -> None:
     """A process without Triton's interpreter compiles them to machine code. This needs no GPU."""
@@ -245,11 +246,12 @@ def test_too_little_memory_for_kernels_ends_the_load(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="tests/parity/test_cuda.py translates by the kernels")
+@pytest.mark.parametrize("family", FAMILIES[::2], ids=str, indirect=True)
 def test_translations_by_the_kernel_are_those_of_the_plain_runner(
     triton: RowKernels, family: Family
 ) -> None:
     limits = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=256)
-    runner, sources = CudaRunner(family.model(), limits), tiny_sources(4, longest=8)
+    runner, sources = CudaRunner(family.model(), limits), tiny_sources(3, longest=4)
     runner.kernels = triton
     expected = greedy_ids(Engine(TorchRunner(family.model(), limits), limits), sources)
     assert greedy_ids(Engine(runner, limits), sources) == expected

@@ -6,12 +6,12 @@ import torch
 from model.checkpoints.build import new_engine
 from model.engine.engine import Engine
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Hypothesis
-from service.items import TRANSLATE, Done, TranslationItem
+from service.items import TRANSLATE, TranslationItem
 from service.workers.executors import TranslationExecutor
 from service.workers.messages import WorkerConfig
 from tests.tiny import LIMITS, assert_same_hypotheses, tiny_config, tiny_model, tiny_sources
 from tests.unit.worker_talk import config, files
-from tests.workers import EchoEngine, Script
+from tests.workers import Script
 
 CPU = torch.device("cpu")
 MAX_ROWS = 32
@@ -91,13 +91,6 @@ def test_searches_without_free_rows_wait(executor: TranslationExecutor, script: 
     assert sorted(finish(executor)[0]) == [50, 51]
 
 
-def test_result_is_the_list_of_hypotheses(executor: TranslationExecutor, script: Script) -> None:
-    script.num_steps = 1
-    executor.add(items(1, beam=2))
-    assert executor.step() == [Done(1, [Hypothesis([101, 0], [-0.5, -0.5], -0.5)])]
-    assert not len(executor)
-
-
 def test_items_without_free_rows_wait_in_order(
     executor: TranslationExecutor, script: Script
 ) -> None:
@@ -132,17 +125,6 @@ def test_items_join_the_batch_and_leave_it_one_by_one(executor: TranslationExecu
     assert (len(executor), executor.num_running, executor.num_rows) == (1, 1, 3)
     assert step(executor) == ([2], [])
     assert (len(executor), executor.num_running, executor.num_rows) == (0, 0, 0)
-
-
-def test_sequence_has_the_options_of_its_item(
-    executor: TranslationExecutor, script: Script
-) -> None:
-    options = DecodingOptions(beam_size=2, num_hypotheses=2)
-    executor.add([TranslationItem("en-pt", [5, 6, 0], options, first_id=7, id=1)])
-    executor.step()
-    (sequence,) = script.admitted
-    assert (sequence.id, sequence.source, sequence.first_id) == (1, [5, 6, 0], 7)
-    assert sequence.options == options
 
 
 def test_aborted_item_that_waits_is_not_admitted(
@@ -336,13 +318,6 @@ def test_engine_has_low_latency_until_bulk_work_ends(
     executor.step()
     low_latency.append(executor.engine.low_latency)
     assert low_latency == [True, False]
-
-
-def test_engine_decodes_the_reported_number_of_tokens_a_step(
-    executor: TranslationExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(EchoEngine, "tokens_per_step", 4)
-    assert executor.tokens_per_call == 4
 
 
 @pytest.mark.parametrize("num_steps", [1, 2, 3])

@@ -72,17 +72,6 @@ def test_sequences_are_translated_by_their_models(start: Start) -> None:
     assert talk.reports[0].memory_bytes["resident"] > 0
 
 
-def test_sentences_join_a_batch_under_way(start: Start, script: Script) -> None:
-    talk = start()
-    script.may_finish.clear()
-    talk.send(Compute(sentences(1)))
-    until(lambda: len(script.admitted) == 1)
-    talk.send(Compute(sentences(2, 3)))
-    until(lambda: len(script.admitted) == 3)
-    script.may_finish.set()
-    talk.hear(3)
-
-
 def test_figures_of_a_long_batch_do_not_wait_for_its_results(start: Start, script: Script) -> None:
     talk = start()
     script.may_finish.clear()

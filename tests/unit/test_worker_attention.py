@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.workers.worker import HOLD_ROWS, REPORT_SECONDS
+from service.workers.worker import HOLD_ROWS
 from tests.unit.worker_bench import ATTENTION_SLICE_SECONDS, Start, benches, pair
 
 STEP_SECONDS = 0.0004
@@ -87,24 +87,3 @@ def test_share_goes_to_the_model_that_is_left(start: Start) -> None:
     bench.send(pair(1), pair(2, "pt-en"))
     bench.loop(200)
     assert sorted(bench.done) == [1, 2]
-
-
-def test_worker_reports_in_the_middle_of_a_long_capture(start: Start) -> None:
-    """The server ends a worker that is silent."""
-    bench = start(0.25)
-    bench.send(pair(1))
-    bench.loop()
-    assert not bench.sent
-    bench.clock.now += 2 * REPORT_SECONDS
-    bench.loop()
-    assert len(bench.sent) == 1
-    assert not bench.done
-    assert bench.sent[0].memory_bytes["resident"] > 0
-
-
-def test_report_has_the_figures_of_the_batch(start: Start) -> None:
-    bench = start(0.25)
-    bench.send(pair(1), pair(2))
-    bench.finish()
-    (batch,) = bench.batches("en-pt")
-    assert (batch.phase, batch.rows, batch.padding_tokens) == ("attention", 2, 0)
