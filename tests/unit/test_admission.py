@@ -22,38 +22,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_one_request_more_than_the_limit_is_refused() -> None:
-    admission = Admission(1, 100)
-    admission.admit(1)
-    with pytest.raises(
-        OverloadedError, match="1 requests are in progress; the limit is 1"
-    ) as refused:
-        admission.admit(1)
-    assert refused.value.limit == "requests"
-    assert refused.value.retry_after_seconds == 1
-    admission.release(1)
-    assert (admission.requests, admission.tokens) == (0, 0)
-    admission.admit(1)
-
-
-def test_tokens_up_to_the_limit_are_admitted_and_no_more() -> None:
-    admission = Admission(10, 100)
-    admission.admit(60)
-    admission.admit(40)
-    with pytest.raises(OverloadedError, match="100 tokens are in progress; with 1 more") as refused:
-        admission.admit(1)
-    assert refused.value.limit == "tokens"
-    assert (admission.requests, admission.tokens) == (2, 100)
-
-
-def test_request_over_the_limit_by_itself_is_too_large_and_not_worth_a_retry() -> None:
-    admission = Admission(10, 100)
-    with pytest.raises(RequestTooLargeError, match="about 101 tokens; the limit is 100") as refused:
-        admission.admit(101)
-    assert refused.value.retry_after_seconds is None
-    assert (admission.requests, admission.tokens) == (0, 0)
-
-
 def test_estimate_is_replaced_by_the_counted_number() -> None:
     admission = Admission(2, 100)
     admission.admit(80)

@@ -239,41 +239,10 @@ def append(rows: GreedyRows, *tokens: int) -> list[int]:
     return rows.append(np.arange(len(tokens)), np.array(tokens)[:, None])
 
 
-def test_a_row_ends_with_eos_or_at_its_limit() -> None:
-    rows = new_rows(2, 3, 3)
-    assert append(rows, 7, 8, EOS) == [2]
-    assert append(rows, 7, 9) == [0]
-    assert append(rows, 7, EOS) == [0, 1]  # row 0 was not released: it goes on having ended
-    assert [rows.target(row) for row in range(1, 3)] == [[8, 9, EOS], [EOS]]
-
-
 def test_tokens_go_where_their_rows_are_now_and_nowhere_once_they_are_gone() -> None:
     rows = new_rows(5, 5, 5)
     rows.append(np.array([2, -1, 0]), np.array([[7], [8], [9]]))
     assert [rows.target(row) for row in range(3)] == [[9], [], [7]]
-
-
-def test_rows_whose_tokens_are_chosen_elsewhere_are_left_alone() -> None:
-    rows = new_rows(5, 0, 5)
-    assert append(rows, 7, EOS, EOS) == [2]
-    assert rows.target(1) == []
-
-
-def test_a_moved_row_goes_on_where_it_was() -> None:
-    rows = new_rows(4, 2, 3)
-    append(rows, 5, 6, 7)
-    rows.move([2], [0])
-    assert rows.append(np.array([0]), np.array([[8]])) == []
-    assert rows.append(np.array([0]), np.array([[9]])) == [0]
-    assert rows.target(0) == [7, 8, 9]
-
-
-def test_a_newcomer_starts_from_nothing() -> None:
-    rows = new_rows(2, 2)
-    append(rows, 5, 6)
-    rows.enter(0, [2])
-    assert rows.target(0) == []
-    assert append(rows, 7, 8) == [1]
 
 
 def test_several_tokens_at_once_go_up_to_the_end_of_each_row() -> None:
@@ -283,9 +252,3 @@ def test_several_tokens_at_once_go_up_to_the_end_of_each_row() -> None:
     best = np.array([[5, 6, 7], [5, -1, -1], [5, EOS, -1], [8, 8, 8]])
     assert rows.append(np.array([0, 1, 2, -1]), best) == [1, 2]
     assert [rows.target(row) for row in range(4)] == [[3, 5, 6, 7], [3, 5], [3, 5, EOS], [3]]
-
-
-def test_a_row_that_was_not_decoded_stays_as_it_is() -> None:
-    rows = new_rows(3, 0, 3)
-    assert append(rows, -1, 8, 9) == []
-    assert rows.remaining(3).tolist() == [3, 0, 2]

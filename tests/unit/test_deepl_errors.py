@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from service.api import error_texts
 from service.api.deepl.errors import DEEPL_ERRORS, STATUSES, DeepLErrorBody, deepl_shape
 from service.api.deepl.languages import source_code, source_codes, target_codes
 from service.api.middleware import error_response
@@ -16,7 +15,6 @@ from service.errors import (
     QuotaExceededError,
     RateLimitedError,
     ServiceError,
-    UnsupportedLanguageError,
 )
 from service.tasks.context import RequestContext
 from tests.unit.test_catalog import catalog
@@ -32,24 +30,6 @@ def test_error_without_a_parameter_has_its_own_message(error: ServiceError) -> N
     status, body = deepl_shape(error, RequestContext("id"))
     assert (status, body) == (KINDS[type(error)].status, {"message": "m"})
     DeepLErrorBody.model_validate(body)
-
-
-@pytest.mark.parametrize(
-    ("error", "message", "detail"),
-    [
-        (error_texts.missing("text"), "Parameter 'text' not specified", None),
-        (
-            InvalidRequestError("x is no text", param="text"),
-            "Value for 'text' not supported.",
-            "x is no text",
-        ),
-    ],
-)
-def test_parameter_is_named_in_deepls_words(
-    error: ServiceError, message: str, detail: str | None
-) -> None:
-    _, body = deepl_shape(error, RequestContext("id"))
-    assert (body["message"], body.get("detail")) == (message, detail)
 
 
 @pytest.mark.parametrize("kind", KEYS)
@@ -68,18 +48,6 @@ def test_details_are_the_detail() -> None:
     error.param = "text"
     expected = {"message": "Value for 'text' not supported.", "detail": "m; d"}
     assert deepl_shape(error, RequestContext("id")) == (400, expected)
-
-
-def test_language_is_named_with_the_parameter_that_has_it() -> None:
-    error = UnsupportedLanguageError("zz is not supported", details="supported: en, pt")
-    error.param = "source_lang"
-    assert deepl_shape(error, RequestContext("id")) == (
-        400,
-        {
-            "message": "Value for 'source_lang' not supported.",
-            "detail": "zz is not supported; supported: en, pt",
-        },
-    )
 
 
 def test_response_has_the_time_after_which_to_try_again() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from model.config import DecoderKind, ModelConfig
+from model.config import DecoderKind
 from model.errors import AttentionQueryError, InputError
 from model.inspection.query import (
     AttentionJob,
@@ -13,7 +13,6 @@ from model.inspection.query import (
     AttentionQuery,
     Reduction,
     TraceQuery,
-    attention_layers,
     check_job,
     resolve_query,
     resolve_trace,
@@ -135,24 +134,9 @@ def test_a_job_that_cannot_be_computed_is_refused(
     assert message in str(caught.value)
 
 
-def test_the_encoder_needs_no_target() -> None:
-    config: ModelConfig = tiny_config()
-    check_job(config, job([5, 0], [], ENCODER))
-    assert not job([5, 0], [], ENCODER).needs_target
-    assert job([5, 0], [7], ENCODER, CROSS).needs_target
-
-
 def test_who_only_asks_does_not_import_torch() -> None:
     check = (
         "import sys, model.inspection.query, model.inspection.results; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
-
-
-def test_only_decoders_with_self_attention_have_some_to_show() -> None:
-    layers = {"encoder_layers": 2, "decoder_layers": 3}
-    with_it = attention_layers(tiny_config(decoder=DecoderKind.SELF_ATTENTION, **layers))
-    assert with_it == {AttentionKind.ENCODER: 2, AttentionKind.DECODER: 3, AttentionKind.CROSS: 3}
-    without = attention_layers(tiny_config(decoder=DecoderKind.SSRU, **layers))
-    assert without == {AttentionKind.ENCODER: 2, AttentionKind.CROSS: 3}

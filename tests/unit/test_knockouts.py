@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.backends.encoder_batch import attend_without
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.inspection.query import (
     AttentionJob,
@@ -16,7 +15,6 @@ from model.inspection.query import (
     HeadKnockout,
     Knockout,
     ProbabilityQuery,
-    SiteKnockout,
     attention_layers,
 )
 from tests.attention_jobs import CHANGES, finished, kinds_of
@@ -123,21 +121,3 @@ def test_a_source_without_tokens_gives_finite_numbers(model: EncoderDecoder) -> 
     found, blind = log_probs(model, every, heads)
     assert np.isfinite(found).all()
     assert_allclose(found, blind, rtol=0, atol=1e-5)
-
-
-def test_edges_are_taken_out_of_single_heads() -> None:
-    """Plain NumPy: the weights of the other keys are scaled up."""
-    generator = torch.Generator().manual_seed(4)
-    query, key, value = torch.randn(3, 1, 2, 5, 4, generator=generator)
-    off = SiteKnockout((), (4,), (EdgeKnockout(CROSS, 3, 1, (0,), (1,)),))
-    with torch.inference_mode():
-        found = attend_without(off, query[:, :, 2:4], key, value, None, 2)[0].numpy()
-    for head in range(2):
-        for row in (2, 3):
-            keys = [0, 1, 2, 3]
-            if (head, row) == (1, 3):
-                keys.remove(1)
-            q, k, v = (each[0, head].double().numpy() for each in (query, key, value))
-            weights = np.exp(k[keys] @ q[row] / 2.0)
-            expected = weights @ v[keys] / weights.sum()
-            assert_allclose(found[head, row - 2], expected, rtol=0, atol=1e-5)

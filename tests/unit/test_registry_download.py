@@ -170,12 +170,6 @@ def test_transient_failure_is_tried_again(
     assert run.pauses == pauses
 
 
-def test_failure_that_lasts_is_told(run: Run) -> None:
-    run.registry.faults[PATH] = [Fault(status=500)] * 5
-    run.fails(RegistryError, run.registry.url + PATH, "failed 5 times", "answers 500")
-    assert run.pauses == list(PAUSES_SECONDS)
-
-
 def test_server_that_is_not_there_is_told(run: Run) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
@@ -324,12 +318,6 @@ class TestPacked:
     def test_is_taken_as_it_comes_when_the_server_has_unpacked_it(self, run: Run) -> None:
         run.registry.files[PATH] = CONTENT
         run(is_packed=True)
-        assert run.target.read_bytes() == CONTENT
-
-    def test_is_resumed(self, run: Run) -> None:
-        run.registry.faults[PATH] = [Fault(cut=1000)]
-        run(is_packed=True)
-        assert run.registry.ranges(PATH) == [None, "bytes=1000-"]
         assert run.target.read_bytes() == CONTENT
 
     @pytest.mark.parametrize("damage", [-6, 3000, None], ids=["sum", "content", "cut short"])

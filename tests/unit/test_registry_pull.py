@@ -86,12 +86,6 @@ class TestFirefox:
         (found,) = find_models(str(pull.cache.folder(record)))
         assert (found.name, found.revision) == ("en-de", record.revision)
 
-    def test_split_vocabularies_are_both_pulled(self, pull: Pull) -> None:
-        names = ["model.enja.intgemm.alphas.bin", "srcvocab.enja.spm", "trgvocab.enja.spm"]
-        files = {name: name.encode() for name in names}
-        pull.registry.publish_pair("en-ja", files)
-        assert pull.files(pull("firefox:en-ja")) == files
-
     @pytest.mark.parametrize(
         ("reference", "architecture"),
         [(PAIR, "base-memory"), (f"{PAIR}@tiny", "tiny"), (f"{PAIR}@base", "base")],
@@ -213,12 +207,6 @@ class TestHub:
         assert pull.cache.record(parse_reference(OPUS)) == old
         assert pull.cache.damaged(old) == []
 
-    def test_commit_that_is_there_is_not_asked_for_again(self, pull: Pull) -> None:
-        pull(f"{OPUS}@{COMMIT}")
-        pull.registry.asked.clear()
-        pull(f"{OPUS}@{COMMIT}")
-        assert pull.registry.asked == []
-
     def test_commit_that_a_branch_was_is_there_already(self, pull: Pull) -> None:
         record = pull(OPUS)
         pull.registry.asked.clear()
@@ -274,14 +262,6 @@ class TestHub:
         assert pull.files(pull(OPUS)) == pull.opus
         assert pull.registry.paths() == [INFO]
 
-    def test_damaged_file_of_another_program_is_fetched_again(self, pull: Pull) -> None:
-        path = Path(
-            hf_hub_download(NAME, "vocab.json", revision=COMMIT, endpoint=pull.registry.url)
-        )
-        path.write_bytes(b"{}")
-        assert pull.files(pull(OPUS)) == pull.opus
-        assert path.read_bytes() == pull.opus["vocab.json"]
-
     @pytest.mark.parametrize("setting", ["REGARD_OFFLINE", "HF_HUB_OFFLINE"])
     def test_offline_only_the_cache_of_hugging_face_is_read(
         self, pull: Pull, monkeypatch: pytest.MonkeyPatch, setting: str
@@ -317,14 +297,6 @@ class TestHub:
         assert pull.files(pull(OPUS)) == pull.opus
         assert pull.registry.paths() == [INFO]
         assert not pull.hub_cache.exists()
-
-    def test_broken_connection_is_resumed_where_it_broke(
-        self, pull: Pull, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 100)
-        pull.registry.faults[OPUS_WEIGHTS] = [Fault(cut=1000)]
-        assert pull.files(pull(OPUS)) == pull.opus
-        assert pull.registry.ranges(OPUS_WEIGHTS) == [None, "bytes=1000-"]
 
     @pytest.mark.parametrize("status", [429, 500, 503])
     def test_transient_failure_is_tried_again(self, pull: Pull, status: int) -> None:
