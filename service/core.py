@@ -1,8 +1,9 @@
 """The core, which exactly one process runs: metrics, admission, queues and device workers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from types import MappingProxyType
 
 from model.sequence import EngineLimits
 from service.ipc.machine import available_cores, worker_devices
@@ -10,6 +11,7 @@ from service.items import ResultStream, WorkItem
 from service.metrics.definitions import Metrics
 from service.metrics.load_report import Load
 from service.models.changes import ModelChanges
+from service.models.served import OnDemand
 from service.scheduling.admission import Admission, Rates
 from service.scheduling.equal_sentences import SentenceSharing
 from service.scheduling.scheduler import Scheduler, Submission
@@ -86,6 +88,9 @@ class Core:
     async def load_model(self, name: str, source: str) -> str:
         return await self.changes.load(name, source)
 
+    async def require(self, names: Sequence[str]) -> None:
+        await self.changes.require(names)
+
     async def unload_model(self, name: str) -> str:
         return await self.changes.unload(name)
 
@@ -142,6 +147,7 @@ def build_core(
     on_failure: Callable[[str], None] | None = None,
     cores: int = 0,
     rows_ahead: int = 0,
+    on_demand: Mapping[str, OnDemand] = MappingProxyType({}),
 ) -> Core:
     """Builds the core without starting it.
 
@@ -150,6 +156,7 @@ def build_core(
             device has failed repeatedly.
         cores: Number of CPU cores for the workers; 0 means all available cores.
         rows_ahead: Number of rows that a worker may hold for each model in addition to a batch.
+        on_demand: Models that are loaded when a request needs them, by name.
     """
     cores = cores or available_cores()
     metrics = Metrics(version("regard"), task_series())
@@ -187,7 +194,7 @@ def build_core(
     supervisor.timeout_seconds = settings.worker_timeout_seconds
     if on_failure is not None:
         supervisor.on_failure = on_failure
-    changes = ModelChanges(files, settings, supervisor, kinds_of)
+    changes = ModelChanges(files, settings, supervisor, kinds_of, on_demand)
     is_needed = settings.suggestions or settings.monthly_characters > 0
     state = StateWatch(Database(settings.state), is_needed, metrics.state_usable.set)
     return Core(metrics, admission, scheduler, supervisor, changes, state)

@@ -28,8 +28,12 @@ def create_app(
     cores: int = 0,
 ) -> Application:
     """Builds the server as one application; `build_core` explains the arguments."""
-    catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
-    core = build_core(settings, catalog.files, start_worker, on_failure, cores)
+    catalog = Catalog.load(
+        settings.models, settings.offered, settings.aliases, settings.is_on_demand
+    )
+    core = build_core(
+        settings, catalog.files, start_worker, on_failure, cores, on_demand=catalog.on_demand
+    )
     documents = TemporaryFolder() if settings.files else None
     folder = documents.name if documents else ""
     state = core.state.database

@@ -38,6 +38,7 @@ class OpenRequests:
 
     def __init__(self) -> None:
         self.contexts: set[RequestContext] = set()
+        self.batches: set[RequestContext] = set()  # parts of documents that are being translated
         # The bound methods of the set take less time than functions.
         self.begin, self.end = self.contexts.add, self.contexts.discard
 
@@ -46,9 +47,11 @@ class OpenRequests:
 
     async def drained(self, models: set[str]) -> None:
         """Waits for the end of the running requests of models, and of requests with NO_MODEL."""
-        contexts = {each for each in self.contexts if each.model in models | {NO_MODEL}}
-        while contexts & self.contexts:
+        users = models | {NO_MODEL}
+        contexts = self.contexts | self.batches
+        while any(each.model in users and not each.is_waiting for each in contexts):
             await asyncio.sleep(CHECK_SECONDS)
+            contexts &= self.contexts | self.batches
 
 
 @dataclass(eq=False)
@@ -75,11 +78,11 @@ class Services:
         self.translator = Translator(catalog, admitter, detector, settings)
         self.inspector = Inspector(catalog, backend, detector, settings)
         self.embedder = Embedder(catalog, backend, settings)
+        self.requests = OpenRequests()
         self.documents: DocumentTranslator | None = None
         if self.folder:
-            documents = self.translator, self.quota, settings, self.folder
+            documents = self.translator, self.quota, settings, self.folder, self.requests.batches
             self.documents = DocumentTranslator(*documents)
-        self.requests = OpenRequests()
         self.changing = asyncio.Lock()
 
     def replace_catalog(self, catalog: Catalog) -> None:

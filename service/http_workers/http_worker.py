@@ -69,7 +69,8 @@ def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None
             yield
 
     # The models that are served now need not have all languages and aliases of the settings.
-    catalog = Catalog((), settings.offered, settings.aliases).changed_to(config.models)
+    catalog = Catalog((), settings.offered, settings.aliases, config.on_demand)
+    catalog = catalog.changed_to(config.models)
     state = Database(settings.state)
     services = Services(settings, catalog, backend, state, config.started, config.folder)
     backend.change_models = services.change_models

@@ -199,12 +199,18 @@ class MainProcess:
         self.start_http_worker = start_http_worker
         self.on_listening = on_listening
         self.is_listening = False
-        self.catalog = catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
-        self.core = build_core(settings, catalog.files, start_worker, self._fail)
+        self.catalog = catalog = Catalog.load(
+            settings.models, settings.offered, settings.aliases, settings.is_on_demand
+        )
+        self.core = build_core(
+            settings, catalog.files, start_worker, self._fail, on_demand=catalog.on_demand
+        )
         self.core.changes.announce = self.announce
         self.documents = TemporaryFolder() if settings.files else None
         folder = self.documents.name if self.documents else ""
-        self.config = HttpWorkerConfig(settings, int(time.time()), catalog.files, folder)
+        self.config = HttpWorkerConfig(
+            settings, int(time.time()), catalog.files, tuple(catalog.on_demand.values()), folder
+        )
         self.keeper = ProcessSupervisor(self._run, self.core.metrics.frontend_restarts.inc)
         self.links: dict[HttpWorkerLink, ChildProcess] = {}
         self.stopping = asyncio.Event()

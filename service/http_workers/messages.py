@@ -18,6 +18,7 @@ from service.errors import ServiceError
 from service.ipc.channel import pickle_by_fields
 from service.items import Result, WorkItem
 from service.metrics.figures import Ended
+from service.models.served import OnDemand
 from service.settings import Settings
 from service.workers.messages import ModelSet
 
@@ -32,6 +33,7 @@ class HttpWorkerConfig:
     settings: Settings
     started: int
     models: ModelSet
+    on_demand: tuple[OnDemand, ...] = ()
     folder: str = ""
 
 
@@ -56,7 +58,7 @@ class Ask:
     """
 
     id: int
-    method: Literal["status", "metrics_text", "take", "load_model", "unload_model"]
+    method: Literal["status", "metrics_text", "take", "load_model", "unload_model", "require"]
     arguments: tuple[Any, ...]
 
 

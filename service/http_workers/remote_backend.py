@@ -122,6 +122,9 @@ class RemoteBackend:
         state: str = await self.ask(Ask, "load_model", (name, source))
         return state
 
+    async def require(self, names: Sequence[str]) -> None:
+        await self.ask(Ask, "require", (names,))
+
     async def unload_model(self, name: str) -> str:
         state: str = await self.ask(Ask, "unload_model", (name,))
         return state

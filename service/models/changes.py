@@ -8,11 +8,14 @@ these steps in reverse order.
 
 import asyncio
 import logging
+import math
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from model.errors import ModelError
@@ -30,10 +33,10 @@ from service.errors import (
 from service.models.catalog import find_all, load_served
 from service.models.registry.cache import ModelCache
 from service.models.registry.errors import RegistryError
-from service.models.registry.locate import locate, placements_of
-from service.models.registry.references import Source
+from service.models.registry.locate import locate, missing_files, placements_of
+from service.models.registry.references import Source, read_entries
 from service.models.remote import RemoteFiles
-from service.models.served import ModelState
+from service.models.served import ModelState, OnDemand
 from service.scheduling.supervisor import LoadRefusedError, Supervisor, WorkerLostError
 from service.settings import Settings
 from service.workers.messages import AnyFiles, ModelSet
@@ -55,6 +58,16 @@ LOAD_SECONDS = 600.0
 """Time limit of the search for a model, and of its load in the workers."""
 
 
+RETRY_SECONDS = 30.0
+"""Time after a failed load on demand in which requests for the model get its error."""
+
+FIRST_USE_SECONDS = 2.0
+"""Time that a model loaded on demand has for its first request."""
+
+CHECK_SECONDS = 0.02
+"""Time between two checks whether a model is idle."""
+
+
 async def announce_to_none(_files: ModelSet) -> None: ...
 
 
@@ -67,11 +80,16 @@ class ModelChanges:
         settings: Settings,
         supervisor: Supervisor,
         kinds_of: Callable[[AnyFiles], Sequence[str]],
+        on_demand: Mapping[str, OnDemand] = MappingProxyType({}),
     ) -> None:
         self.files = files
         self.settings = settings
         self.supervisor = supervisor
         self.kinds_of = kinds_of
+        self.on_demand = on_demand
+        self.needed: dict[str, asyncio.Task[None]] = {}  # loads of models on demand, by name
+        self.needed_at: dict[str, float] = {}  # time of the last `require` by name, by perf_counter
+        self.refused: dict[str, tuple[float, ServiceError]] = {}  # failed loads, with their time
         self.announce: Announce = announce_to_none
         self.states: dict[str, ModelState] = {}  # of models in loading or unloading, or failed
         self.failures: dict[str, str] = {}  # reasons of the state `failed`, by model
@@ -118,6 +136,97 @@ class ModelChanges:
         self.states[name] = "unloading"
         return await self._within_request(self._unload(name), "unloaded", "unloading")
 
+    async def require(self, names: Sequence[str]) -> None:
+        """Loads models on demand, and returns when all of them are served."""
+        names = [name for name in names if name in self.on_demand]
+        limit = self.settings.max_loaded_models
+        if 0 < limit < len(names):
+            raise UnavailableError(
+                f"{' and '.join(names)} are needed together, and REGARD_MAX_LOADED_MODELS is "
+                f"{limit}; raise it"
+            )
+        self.needed_at |= dict.fromkeys(names, time.perf_counter())
+        # Until its load has ended, not all processes serve a model.
+        missing = [name for name in names if name not in self.files.names or name in self.states]
+        if not missing:
+            return
+        self.supervisor.metrics.model_misses.inc()
+        for name in missing:
+            if name not in self.needed:
+                self.needed[name] = task = self._start(self._load_needed(name, names))
+                task.add_done_callback(partial(self._end_needed, name))
+        if not self.settings.wait_for_models:
+            raise UnavailableError(f"models are being loaded: {', '.join(missing)}; try again", 2)
+        for task in [self.needed[name] for name in missing]:
+            await asyncio.shield(task)  # other requests wait for it too
+
+    def _end_needed(self, name: str, _task: asyncio.Task[None]) -> None:
+        del self.needed[name]
+
+    async def _load_needed(self, name: str, kept: Sequence[str]) -> None:
+        failed, error = self.refused.get(name, (-math.inf, None))
+        if error is not None and time.perf_counter() < failed + RETRY_SECONDS:
+            raise error.with_traceback(None)
+        while self.states.get(name) in ("loading", "unloading"):
+            await asyncio.sleep(CHECK_SECONDS)
+        if name in self.files.names:
+            return
+        self.states[name] = "loading"
+        try:
+            await self._load(name, self.on_demand[name].reference, kept)
+        except ServiceError as error:
+            if not isinstance(error, UnavailableError):
+                self.refused[name] = time.perf_counter(), error
+            raise
+        self.refused.pop(name, None)
+
+    async def _make_room(self, files: AnyFiles, kept: Sequence[str]) -> None:
+        """Unloads models on demand until one more fits, the least recently used ones first.
+
+        Args:
+            kept: Models that the same request needs.
+        """
+        deadline = time.perf_counter() + self.settings.request_timeout_seconds
+        while not self._has_room(files):
+            name = self._least_used(kept)
+            if name is not None:
+                self.states[name] = "unloading"
+                await self._unload_alone(name)
+                self.supervisor.metrics.model_evictions.inc()
+            elif time.perf_counter() < deadline:
+                await asyncio.sleep(CHECK_SECONDS)
+            else:
+                raise UnavailableError(
+                    "all loaded models are in use; try again later, or raise "
+                    "REGARD_MAX_LOADED_MODELS or REGARD_MAX_LOADED_BYTES",
+                    1,
+                )
+
+    def _has_room(self, files: AnyFiles) -> bool:
+        settings = self.settings
+        loaded = self.files.names & self.on_demand.keys()
+        if not loaded:
+            return True
+        if settings.max_loaded_models and len(loaded) >= settings.max_loaded_models:
+            return False
+        resident = self.supervisor.resident_models()
+        size = sum(each.memory_bytes for name in loaded for each in resident.get(name, ())[:1])
+        limit = settings.max_loaded_bytes
+        return not limit or size + getattr(files, "num_bytes", 0) <= limit
+
+    def _least_used(self, kept: Sequence[str]) -> str | None:
+        """Returns an idle model on demand.
+
+        A model is left to a request that has just waited for it, or for another model with it.
+        """
+        now, found = time.perf_counter(), []
+        for name in self.files.names & self.on_demand.keys():
+            used, needed = self.supervisor.scheduler.last_use(name), self.needed_at[name]
+            is_kept = used is not None and used < needed and now < needed + FIRST_USE_SECONDS
+            if used is not None and not is_kept and name not in kept:
+                found.append((max(used, needed), name))
+        return min(found)[1] if found else None
+
     def cancel(self) -> None:
         for task in self.tasks:
             task.cancel()
@@ -151,21 +260,29 @@ class ModelChanges:
         if not task.cancelled():
             task.exception()  # marks the error as seen; the request or the log has it
 
-    async def _load(self, name: str, source: str) -> None:
+    async def _load(self, name: str, source: str, kept: Sequence[str] | None = None) -> None:
+        """Loads a model; `kept` is None if an administrator loads it."""
+        loads = self.supervisor.metrics.model_loads
         try:
-            files, placements = await self._find(name, source)
+            files, placements = await self._find(name, source, kept is not None)
             async with self.turn:
+                if kept is not None:
+                    await self._make_room(files, kept)
                 await self._load_alone(name, files, placements)
         except ServiceError as error:
+            loads.labels("failed").inc()
             logger.warning("%s was not loaded: %s", name, error)
             self._fail(name, error.message)
             raise
         except Exception as error:
+            loads.labels("failed").inc()
             logger.exception("%s was not loaded", name)
             message = f"{name} cannot be loaded: {type(error).__name__}"
             self._fail(name, message)
             raise InternalError(message) from error
-        del self.states[name]
+        self.states.pop(name, None)
+        self.needed_at[name] = time.perf_counter()
+        loads.labels("loaded").inc()
         logger.info("%s has been loaded", name)
 
     def _fail(self, name: str, reason: str) -> None:
@@ -173,12 +290,13 @@ class ModelChanges:
         if name in self.states or name in self.overdue:
             self.states[name], self.failures[name] = "failed", reason
 
-    async def _find(self, name: str, source: str) -> tuple[AnyFiles, Placements]:
+    async def _find(self, name: str, source: str, is_listed: bool) -> tuple[AnyFiles, Placements]:
         """Finds a model without the lock `turn`, so a hanging disk does not delay other changes."""
         try:
-            return await run_abandonable(partial(find, name, source, self.settings), LOAD_SECONDS)
+            search = find_listed if is_listed else find
+            return await run_abandonable(partial(search, name, source, self.settings), LOAD_SECONDS)
         except BaseException as error:
-            del self.states[name]  # no state remains, unless `_fail` records the failure
+            self.states.pop(name, None)  # no state remains, unless `_fail` records the failure
             if isinstance(error, TimeoutError):
                 raise too_slow(name) from error
             raise
@@ -207,9 +325,12 @@ class ModelChanges:
             ) from error
 
     async def _unload(self, name: str) -> None:
+        async with self.turn:
+            await self._unload_alone(name)
+
+    async def _unload_alone(self, name: str) -> None:
         try:
-            async with self.turn:
-                await self._remove(name)
+            await self._remove(name)
         except Exception:
             logger.exception("%s was not unloaded cleanly", name)
             raise
@@ -230,6 +351,23 @@ class ModelChanges:
         if name in self.files.names and self.states.get(name) != "unloading":
             self.states[name] = "unloading"
             self._start(self._unload(name))
+
+
+def find_listed(name: str, reference: str, settings: Settings) -> tuple[AnyFiles, Placements]:
+    """Finds a model of REGARD_MODELS, and pulls it first if REGARD_PULL is set."""
+    if settings.pull:
+        from service.models.registry.download import HttpClient  # takes 0.2 s
+        from service.models.registry.pull import Puller
+
+        cache = ModelCache.at(settings.model_cache)
+        for entry in read_entries([reference]):
+            if missing_files(entry, cache):
+                try:
+                    Puller(cache, settings, HttpClient()).pull(entry)
+                except RegistryError as error:
+                    raise UnavailableError(f"{name} cannot be fetched: {error}", 60) from error
+    files, placements = find(name, reference, settings.model_copy(update={"models_root": ""}))
+    return files, {**settings.placements, **placements}
 
 
 def find(name: str, source: str, settings: Settings) -> tuple[AnyFiles, Placements]:

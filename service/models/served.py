@@ -25,7 +25,7 @@ from service.items import EMBED, RERANK, TRANSLATE
 from service.models.text_reader import TextReader
 from service.workers.messages import AnyFiles
 
-ModelState = Literal["loading", "ready", "unloading", "failed"]
+ModelState = Literal["loading", "ready", "unloading", "failed", "available"]
 """State of one model, as `GET /v1/models` reports it."""
 
 
@@ -115,6 +115,24 @@ class Direction:
 
     def limit(self, max_source_tokens: int) -> int:
         return self.max_tokens or max_source_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class OnDemand:
+    """A model of one language pair that is loaded when a request needs it."""
+
+    name: str
+    source: str
+    target: str
+    reference: str  # a folder, a package, or `firefox:PAIR` if its files may have to be pulled
+
+
+class NotLoadedError(Exception):
+    """A route needs a model on demand that is not loaded."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(", ".join(names))
+        self.names = names
 
 
 @dataclass(frozen=True, slots=True)

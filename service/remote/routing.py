@@ -40,6 +40,9 @@ class RoutingAdmitter:
     async def status(self) -> Status:
         return await self.backend.status()
 
+    async def require(self, names: Sequence[str]) -> None:
+        await self.backend.require(names)
+
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> Lease:
         """Admits a request, always at once.
 

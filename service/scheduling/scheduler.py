@@ -142,6 +142,13 @@ class Scheduler:
                 slots.labels(model, "used").set_function(partial(self.used_rows, kind, model))
                 slots.labels(model, "free").set_function(partial(self.free_rows, kind, model))
 
+    def last_use(self, model: str) -> float | None:
+        """Returns when a model's newest item arrived, by perf_counter; None if it has work."""
+        queues = [each[model] for each in self.queues.values() if model in each]
+        if any(queue or queue.occupancy for queue in queues):
+            return None
+        return max(lane.last_arrival for queue in queues for lane in queue.lanes)
+
     def remove_model(self, model: str) -> None:
         left: list[WorkItem] = []
         for queues in self.queues.values():

@@ -110,6 +110,9 @@ class Settings(BaseSettings):
         pattern=URL,
     )
     models_root: str = ""
+    max_loaded_models: WholeNumber = 0
+    max_loaded_bytes: WholeNumber = 0
+    wait_for_models: bool = True
     languages: Names = Field(("all",), min_length=1)
     model_aliases: Names = ()
     remote_key: SecretStr = NO_SECRET
@@ -232,6 +235,11 @@ class Settings(BaseSettings):
     @property
     def needs_keys(self) -> bool:
         return bool(self.api_keys.get_secret_value())
+
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether models of one language pair are loaded when a request needs them."""
+        return bool(self.max_loaded_models or self.max_loaded_bytes)
 
     @property
     def offered(self) -> tuple[str, ...]:

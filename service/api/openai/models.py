@@ -174,11 +174,12 @@ def all_models(services: Services, status: Status) -> list[AnyModelBody]:
         if name in catalog.served and alias not in catalog.served
     ]
     names = {each.id for each in served}
+    states: dict[str, ModelState] = dict.fromkeys(catalog.on_demand, "available")
     return served + [
         ChangingBody(
             id=name, created=services.started, state=state, error=status.failures.get(name)
         )
-        for name, state in status.changes.items()
+        for name, state in (states | status.changes).items()
         if name not in names
     ]
 

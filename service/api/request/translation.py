@@ -26,6 +26,7 @@ from service.errors import (
 )
 from service.metrics.figures import NO_MODEL
 from service.models.catalog import Catalog
+from service.models.served import NotLoadedError
 from service.settings import Settings
 from service.tasks.context import RequestContext
 from service.tasks.documents import DocumentJob, DocumentTranslator
@@ -68,6 +69,8 @@ def find_languages(
         wanted = catalog.language(target[1])
         if found is not None:
             catalog.route(found, wanted)
+    except NotLoadedError:
+        pass  # the task loads the models
     except UnsupportedLanguageError as error:
         error.param = name
         raise

@@ -4,7 +4,7 @@ Functions import the clients of the registries, which would delay every start by
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated
@@ -31,9 +31,15 @@ from service.models.registry.locate import (
     placements_of,
     root_of,
 )
-from service.models.registry.references import ModelEntry, Source, read_entries
+from service.models.registry.references import (
+    ModelEntry,
+    Source,
+    parse_reference,
+    read_entries,
+)
 from service.settings import Settings
 
+ALL_FIREFOX = f"{Source.FIREFOX.value}*"
 COLUMNS = ("model", "state", "size", "revision", "folder")
 
 app = typer.Typer(help="Fetch, check and describe models.", no_args_is_help=True)
@@ -245,8 +251,38 @@ def take_models(settings: Settings) -> Settings:
     requests sent to registries.
     """
     cache = ModelCache.at(settings.model_cache)
+    references = [*expanded(settings.models, cache, settings)]
+    later: list[str] = []  # pulled when a request needs them
+    if settings.pull and settings.is_on_demand:
+        firefox = [each for each in references if each.startswith(Source.FIREFOX)]
+        later = [each for each in firefox if missing_files(parse_reference(each), cache)]
+    now = [each for each in references if each not in later]
     if settings.pull:
-        entries = read_entries(settings.models)
+        entries = read_entries(now)
         pull_models([e for e in entries if missing_files(e, cache)], cache, settings)
-    located = locate(settings.models, cache, settings.offline)
-    return settings.with_models([model.place for model in located], placements_of(located))
+    located = locate(now, cache, settings.offline)
+    return settings.with_models(
+        [*(model.place for model in located), *later], placements_of(located)
+    )
+
+
+def expanded(references: Iterable[str], cache: ModelCache, settings: Settings) -> Iterator[str]:
+    """Yields references, with all published or pulled pairs in place of `firefox:*`."""
+    for reference in references:
+        if reference != ALL_FIREFOX:
+            yield reference
+        elif settings.pull:
+            from service.models.registry.download import HttpClient
+            from service.models.registry.firefox import read_index
+
+            for pair in sorted(read_index(HttpClient(), settings.firefox_registry)):
+                yield f"{Source.FIREFOX.value}{pair}"
+        else:
+            records = [each.reference for each in cache.records()]
+            pairs = [each for each in records if each.startswith(Source.FIREFOX)]
+            if not pairs:
+                raise CacheError(
+                    f"{ALL_FIREFOX}: no model of Firefox was pulled into {cache.root}; "
+                    "start the server with REGARD_PULL=true"
+                )
+            yield from pairs

@@ -15,6 +15,7 @@ from model.sequence import DecodingOptions
 from model.tokenization.tokenizer import TokenizedText
 from service.items import AttentionItem, Result, TranslationItem
 from service.models.catalog import Catalog
+from service.models.served import NotLoadedError
 from service.settings import Settings
 from service.tasks.alignment.aligner import resident, submit_all
 from service.tasks.attention.models import (
@@ -127,7 +128,13 @@ class Inspector:
         self, question: AttentionQuestion, text: str, context: RequestContext
     ) -> LoadedDirection:
         """Returns the loaded model of a request, and records its name in the context."""
-        direction = find_direction(self.catalog, self.detector, question, text)
+        while True:
+            try:
+                direction = find_direction(self.catalog, self.detector, question, text)
+                break
+            except NotLoadedError as missing:
+                limit = self.settings.request_timeout_seconds
+                await context.wait_for_models(self.backend, missing, limit)
         context.model = direction.name
         config = (await resident(self.backend, direction.name)).config
         assert config is not None  # every translation model has a config

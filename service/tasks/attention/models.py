@@ -17,7 +17,7 @@ from service.errors import (
 )
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
-from service.models.served import Direction, ServedEmbedder, ServedModel
+from service.models.served import Direction, NotLoadedError, ServedEmbedder, ServedModel
 from service.tasks.attention.query import aligner_of, attention_query, detachment_query
 from service.tasks.attention.requests import AttentionQuestion, AttentionRequest
 from service.tasks.attention.results import Queries, Scoring
@@ -227,6 +227,8 @@ def find_direction(
         name = catalog.named(question.model)
         if name in catalog.of_type(ServedRemote):
             raise no_attention(name)
+        if name in catalog.on_demand.keys() - catalog.models.keys():
+            raise NotLoadedError((name,))
         if name not in catalog.models:
             known = ", ".join(catalog.models)
             raise NotFoundError(f"there is no model {question.model[:64]}; there are {known}")

@@ -15,7 +15,7 @@ from model.tokenization.tokenizer import Span
 from service.errors import DeadlineExceededError, InvalidRequestError, too_late
 from service.metrics.figures import NO_MODEL
 from service.models.catalog import PIVOT, Catalog
-from service.models.served import Direction
+from service.models.served import Direction, NotLoadedError
 from service.settings import Settings
 from service.tasks.alignment.aligner import PairAligner
 from service.tasks.alignment.alignment import in_given, moved
@@ -187,7 +187,13 @@ class Translator:
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
         started = time.perf_counter()
         try:
-            texts = await self._prepare_all(request, num_chars, deadline)
+            texts = None
+            while texts is None:
+                try:
+                    texts = await self._prepare_all(request, num_chars, deadline)
+                except NotLoadedError as missing:
+                    limit = settings.request_timeout_seconds
+                    await context.wait_for_models(self.backend, missing, limit)
         finally:
             context.add("tokenize", time.perf_counter() - started)
         messages: list[TranslatedMessage] = []
