@@ -6,6 +6,7 @@ the table of kinds is `service/tasks/table.py`.
 
 import asyncio
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -41,18 +42,17 @@ CAPACITY_BATCHES = 2
 """Number of batches that a worker receives in advance, for each model and length bucket. Further
 texts wait in the scheduler, which decides their order."""
 
+CAPACITY_TOKENS = (CAPACITY_BATCHES * CPU_BATCH_TOKENS, CAPACITY_BATCHES * GPU_BATCH_TOKENS)
+"""Number of tokens of the batches that a worker receives in advance: on a CPU, and on a GPU."""
+
 
 def bucket_of(num_tokens: int) -> int:
     """Returns the length bucket of a text; bucket 0 has the shortest texts."""
-    return sum(num_tokens > limit for limit in BUCKET_TOKENS)
+    return bisect_left(BUCKET_TOKENS, num_tokens)
 
 
 def batch_tokens(is_on_gpu: bool) -> int:
     return GPU_BATCH_TOKENS if is_on_gpu else CPU_BATCH_TOKENS
-
-
-def capacity_tokens(is_on_gpu: bool) -> int:
-    return CAPACITY_BATCHES * batch_tokens(is_on_gpu)
 
 
 @dataclass(slots=True)
@@ -288,9 +288,6 @@ class ResultStream:
             self.close()
         elif self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
-
-    def finish(self, index: int, result: Result) -> None:
-        self.add(((index, result),))
 
     def fail(self, error: Exception) -> None:
         if not self.is_closed:

@@ -11,7 +11,7 @@ a client chooses freely.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product, repeat
-from typing import Any, Protocol
+from typing import Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -38,7 +38,7 @@ from service.metrics.figures import (
     WorkerFigures,
 )
 from service.metrics.processes import ProcessMetrics
-from service.metrics.prometheus import Exposition, Histogram, Series, observe
+from service.metrics.prometheus import Amounts, Exposition, Histogram, Series, observe
 
 # Upper bounds of the buckets of histograms.
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -60,18 +60,6 @@ class WatchedLane(Protocol):
     def oldest_age(self) -> float: ...
 
 
-class LibrarySeries(dict[tuple[Any, ...], Any]):
-    """Series of the client library's metrics; the keys are a metric and the values of its labels.
-
-    The library takes longer to find a series than to count in it.
-    """
-
-    def __missing__(self, key: tuple[Any, ...]) -> Any:
-        metric, *labels = key
-        found = self[key] = metric.labels(*labels)
-        return found
-
-
 @dataclass(frozen=True, slots=True)
 class TaskSeries:
     """The series of one task kind, by phases of model calls and by `source` and `target`."""
@@ -91,7 +79,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.exposition = Exposition(self.registry)
         self.openmetrics = Exposition(self.registry, is_openmetrics=True)
-        self.series = LibrarySeries()
+        self.counts = Amounts(self.registry).waiting
         # Successful requests, and characters that DeepL's routes have translated, since the start.
         self.num_ok = self.num_billed = 0
         ProcessCollector(registry=self.registry)
@@ -335,14 +323,14 @@ class Metrics:
             self.truncated_inputs.labels(task, model)
 
     def begin(self, task: str) -> None:
-        self.series[self.inflight_requests, task].inc()
+        self.counts[self.inflight_requests, task] += 1
 
     def end(self, ended: Ended) -> None:
-        task, model, series = ended.task, ended.model, self.series
-        series[self.inflight_requests, task].dec()
-        series[self.requests, task, model, ended.outcome].inc()
+        task, model, counts = ended.task, ended.model, self.counts
+        counts[self.inflight_requests, task] -= 1
+        counts[self.requests, task, model, ended.outcome] += 1
         self.num_ok += ended.outcome == "ok"
-        series[self.inputs, task, model, ended.outcome].inc(ended.num_inputs)
+        counts[self.inputs, task, model, ended.outcome] += ended.num_inputs
         durations, stages = self.request_duration.series, self.stage_duration.series
         samples = [(durations[task, model, f"{ended.status // 100}xx"], ended.seconds)]
         for stage, seconds in ended.stages.items():
@@ -351,24 +339,24 @@ class Metrics:
         if ended.first_sentence_seconds is not None:
             observe([(self.first_sentence.series[model,], ended.first_sentence_seconds)])
         for name, count in ended.num_cut.items():
-            series[self.truncated_inputs, task, name].inc(count)
+            counts[self.truncated_inputs, task, name] += count
         for labels, count in ended.rejected.items():
-            series[self.rejected_translations, *labels].inc(count)
+            counts[self.rejected_translations, *labels] += count
         if ended.billed_characters:
             self.billed_characters.inc(ended.billed_characters)
             self.num_billed += ended.billed_characters
 
     def count_refused(self, task: str, number: int) -> None:
-        self.series[self.requests, task, NO_MODEL, "rejected_queue"].inc(number)
+        self.counts[self.requests, task, NO_MODEL, "rejected_queue"] += number
         observe([(self.request_duration.series[task, NO_MODEL, "4xx"], 0.0)], number)
 
     def count_call(self, model: str, outcome: str) -> None:
-        self.series[self.remote_calls, model, outcome].inc()
+        self.counts[self.remote_calls, model, outcome] += 1
 
     def lose(self, task: str, count: int) -> None:
         """Counts the open requests of an HTTP process that has died; their outcome is `error`."""
-        self.series[self.inflight_requests, task].dec(count)
-        self.series[self.requests, task, NO_MODEL, "error"].inc(count)
+        self.counts[self.inflight_requests, task] -= count
+        self.counts[self.requests, task, NO_MODEL, "error"] += count
 
     def observe_lengths(self, task: str, model: str, lengths: Sequence[tuple[int, ...]]) -> None:
         metrics = (self.source_tokens, self.target_tokens)
@@ -377,7 +365,7 @@ class Metrics:
             self.task_series[task].sides, metrics, zip(*lengths, strict=True), strict=False
         ):
             samples += zip(repeat(metric.series[task, model]), tokens)
-            self.series[self.tokens, task, model, side].inc(sum(tokens))
+            self.counts[self.tokens, task, model, side] += sum(tokens)
         observe(samples)
 
     def observe_report(self, worker: str, report: WorkerFigures) -> None:
@@ -388,13 +376,13 @@ class Metrics:
         for model, count in report.out_of_memory.items():
             self.oom.labels(model).inc(count)
         for kind, size in report.memory_bytes.items():
-            self.series[self.device_memory, worker, kind].set(size)
+            self.device_memory.labels(worker, kind).set(size)
 
     def _observe_batches(self, model: str, batches: Mapping[BatchStats, int]) -> None:
         for stats, count in batches.items():
             phase, tokens, padding = stats.phase, stats.tokens, stats.padding_tokens
             task = self.tasks[phase]
-            self.series[self.batches, task, model, phase].inc(count)
+            self.counts[self.batches, task, model, phase] += count
             ratio = padding / (tokens + padding) if padding else 0.0
             samples: list[tuple[Series, float]] = [
                 (self.batch_rows.series[task, model, phase], stats.rows),
@@ -403,7 +391,7 @@ class Metrics:
             ]
             observe(samples, count)
             if padding:
-                self.series[self.tokens, task, model, "padding"].inc(padding * count)
+                self.counts[self.tokens, task, model, "padding"] += padding * count
 
     def watch_lane(self, task: str, model: str, name: str, lane: WatchedLane) -> None:
         labels = (task, model, name)

@@ -56,9 +56,9 @@ class SentenceSharing:
             else:
                 key, _ = item.shared
                 self.cache.move_to_end(key)
-                item.receiver.finish(item.index, Result(self.cache[key], 0.0, 0.0))
+                item.receiver.add([(item.index, Result(self.cache[key], 0.0, 0.0))])
             state = "cached" if group is None else "running"
-            self.metrics.series[self.metrics.shared_sentences, item.model, state].inc()
+            self.metrics.counts[self.metrics.shared_sentences, item.model, state] += 1
 
     def finish(self, item: WorkItem, value: Any) -> None:
         """Gives the value of a computed item to the items that wait for it, and caches it."""
@@ -71,7 +71,7 @@ class SentenceSharing:
         if others:
             now = time.perf_counter()
             for each in others:
-                each.receiver.finish(each.index, Result(value, 0.0, now - each.created))
+                each.receiver.add([(each.index, Result(value, 0.0, now - each.created))])
 
     def withdraw(self, items: Sequence[WorkItem]) -> list[WorkItem]:
         """Forgets items of a request that has ended early.

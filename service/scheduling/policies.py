@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.items import NUM_BUCKETS, WorkItem, bucket_of, capacity_tokens
+from service.items import CAPACITY_TOKENS, NUM_BUCKETS, WorkItem, bucket_of
 from service.metrics.definitions import TaskSeries
 from service.scheduling.lanes import Queue
 from service.scheduling.worker_state import WorkerState
@@ -264,7 +264,7 @@ class TokenPolicy(ItemPolicy):
         return sum([worker.used[kind, model, each] for each in range(bucket + 1)])
 
     def _has_room(self, worker: WorkerState, kind: str, model: str, bucket: int) -> bool:
-        return worker.used[kind, model, bucket] < capacity_tokens(model in worker.gpu_models)
+        return worker.used[kind, model, bucket] < CAPACITY_TOKENS[model in worker.gpu_models]
 
 
 class SlotPolicy(ItemPolicy):

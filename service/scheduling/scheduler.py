@@ -463,7 +463,7 @@ class Scheduler:
         if item.shared is not None and self.sharing is not None:
             self.sharing.finish(item, value)
         result = Result(value, item.dispatched - item.created, seconds)
-        item.receiver.finish(item.index, result)
+        item.receiver.add([(item.index, result)])
 
     def _fail(self, worker: WorkerState, failed: Sequence[Failed]) -> None:
         """Fails the items that a worker has reported as failed.

@@ -13,6 +13,7 @@ from model.sequence import DecodingOptions, Hypothesis
 from service.core import Core, CoreLease
 from service.items import (
     ATTENTION,
+    CAPACITY_TOKENS,
     EMBED,
     TRANSLATE,
     AttentionItem,
@@ -23,7 +24,6 @@ from service.items import (
     TranslationItem,
     WorkItem,
     bucket_of,
-    capacity_tokens,
 )
 from service.metrics.definitions import Metrics
 from service.models.changes import ModelChanges
@@ -84,9 +84,8 @@ class FakeWorker:
     def _take(self, item: WorkItem) -> None:
         assert item.id not in self.held
         if isinstance(item, EmbeddingItem):
-            assert self.used_tokens(item.model, bucket_of(item.num_tokens)) < capacity_tokens(
-                item.model in self.gpu_models
-            )
+            used = self.used_tokens(item.model, bucket_of(item.num_tokens))
+            assert used < CAPACITY_TOKENS[item.model in self.gpu_models]
         self.held[item.id] = self.received[item.id] = item
         self.given.append(item.id)
         assert len(self.ids(ATTENTION)) <= MAX_SLOTS

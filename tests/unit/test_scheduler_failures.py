@@ -141,7 +141,7 @@ def test_any_number_of_late_requests_end_in_one_dispatch() -> None:
         assert_idle(scheduler)
 
 
-@pytest.mark.parametrize("broken", ["finish", "add"])
+@pytest.mark.parametrize("broken", ["receiver", "pace"])
 async def test_fault_in_the_handling_of_a_result_fails_its_request_alone(
     broken: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -155,9 +155,9 @@ async def test_fault_in_the_handling_of_a_result_fails_its_request_alone(
         raise ValueError(SECRET)
 
     first = next(iter(scheduler.workers[worker].held.values()))
-    place = first.queue.pace if broken == "add" else first.receiver
+    place = first.queue.pace if broken == "pace" else first.receiver
     with monkeypatch.context() as patched:
-        patched.setattr(place, broken, fail)
+        patched.setattr(place, "add", fail)
         worker.finish(first.id)
     worker.finish_all()
     with pytest.raises(InternalError, match="lost"):

@@ -12,12 +12,12 @@ from service.errors import DeadlineExceededError, InternalError, UnavailableErro
 from service.items import (
     ATTENTION,
     BUCKET_TOKENS,
+    CAPACITY_TOKENS,
     EMBED,
     TRANSLATE,
     Done,
     Failed,
     WorkItem,
-    capacity_tokens,
 )
 from service.scheduling.lanes import BULK_SHARE, LANES
 from service.scheduling.policies import MAX_SLOTS
@@ -58,7 +58,7 @@ class Kind:
         return scheduler.metrics.registry.get_sample_value(f"regard_{name}", labels)
 
 
-CAPACITY = capacity_tokens(is_on_gpu=False)
+CAPACITY = CAPACITY_TOKENS[False]
 FULL = CAPACITY // 64
 """Number of texts of 64 tokens that a worker holds at once."""
 TEXTS = Kind(partial(texts, length=64), {"task": "embed", "model": "tiny"}, 64, FULL)

@@ -41,10 +41,10 @@ async def waiting(awaited: Awaitable[object]) -> "asyncio.Task[object]":
 
 async def test_first_error_stays_and_later_results_are_dropped() -> None:
     submission, cancelled = started(3)
-    submission.finish(0, RESULTS[0])
+    submission.add([(0, RESULTS[0])])
     submission.fail(InternalError("first"))
     submission.fail(InternalError("second"))
-    submission.finish(1, RESULTS[1])
+    submission.add([(1, RESULTS[1])])
     assert len(cancelled) == 1
     with pytest.raises(InternalError, match="first"):
         await submission.batch()
@@ -54,7 +54,7 @@ async def test_first_error_stays_and_later_results_are_dropped() -> None:
 async def test_closed_submission_wakes_its_waiter(num_finished: int) -> None:
     submission, cancelled = started(3)
     for index in range(num_finished):
-        submission.finish(index, RESULTS[index])
+        submission.add([(index, RESULTS[index])])
     if num_finished:
         assert len(await submission.batch()) == num_finished
     batch = await waiting(submission.batch())
@@ -70,7 +70,7 @@ async def test_closed_submission_wakes_its_waiter(num_finished: int) -> None:
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.01])
 async def test_deadline_counts_from_the_start_and_names_the_finished_items(seconds: float) -> None:
     submission, cancelled = started(3, seconds)
-    submission.finish(2, RESULTS[2])
+    submission.add([(2, RESULTS[2])])
     await submission.batch()
     with pytest.raises(DeadlineExceededError, match="1 of 3"):
         await submission.batch()
@@ -82,7 +82,7 @@ async def test_end_stops_the_timer(end: str) -> None:
     submission, _ = started(1)
     timer = submission.timer
     if end == "finish":
-        submission.finish(0, RESULTS[0])
+        submission.add([(0, RESULTS[0])])
     elif end == "fail":
         submission.fail(ServiceError("it failed"))
     else:
