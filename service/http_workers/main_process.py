@@ -61,7 +61,7 @@ class HttpWorkerLink:
     """The leases, submissions and other messages of one HTTP worker."""
 
     def __init__(
-        self, core: Core, writer: asyncio.StreamWriter, on_listening: Callable[[], None]
+        self, core: Core, writer: asyncio.WriteTransport, on_listening: Callable[[], None]
     ) -> None:
         self.core = core
         self.outbox = Outbox(writer)
@@ -282,10 +282,13 @@ class MainProcess:
             started.writer.write(channel.pack(self.config))
             if self.keeper.is_stopping:
                 started.writer.close()
-            async for messages in channel.messages(started.reader):
+
+            def receive(messages: list[FromHttpWorker]) -> None:
                 watchdog.hear()
                 for message in messages:
                     channel.deliver(message, link.receive, name)
+
+            await started.inbox.pass_to(receive)
         finally:
             watching.cancel()
             del self.links[link]

@@ -27,7 +27,7 @@ from service.http_workers.messages import (
     ToHttpWorker,
 )
 from service.ipc import channel
-from service.ipc.channel import Outbox
+from service.ipc.channel import Inbox, Outbox
 from service.items import ResultStream, WorkItem
 from service.metrics.figures import Ended
 from service.settings.keys import RateLimits
@@ -68,17 +68,17 @@ class RemoteBackend:
     @asynccontextmanager
     async def connected(self, connection: socket.socket) -> AsyncIterator[None]:
         """Opens the channel to the main process; open requests have FINAL_SECONDS at its end."""
-        reader, writer = await asyncio.open_connection(sock=connection)
+        loop = asyncio.get_running_loop()
+        writer, inbox = await loop.create_connection(Inbox, sock=connection)
         self.outbox = Outbox(writer)
-        listening = asyncio.create_task(self._listen(reader))
+        listening = asyncio.create_task(self._listen(inbox))
         yield
         with suppress(TimeoutError):
             await asyncio.wait_for(self.idle.wait(), FINAL_SECONDS)
         self.outbox.flush()
         listening.cancel()
         writer.close()
-        with suppress(OSError):  # the main process is gone
-            await writer.wait_closed()
+        await asyncio.wait([inbox.closed])
 
     def begin(self, task: str) -> None:
         self.num_open += 1
@@ -140,10 +140,12 @@ class RemoteBackend:
         finally:
             del self.waiting[number]
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        async for messages in channel.messages(reader):
+    async def _listen(self, inbox: Inbox) -> None:
+        def receive(messages: list[ToHttpWorker]) -> None:
             for message in messages:
                 channel.deliver(message, self._receive, "the main process")
+
+        await inbox.pass_to(receive)
         logger.info("the main process is gone; the HTTP worker ends")
         self.is_lost = True
         for future in self.waiting.values():

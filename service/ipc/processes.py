@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from service.ipc.channel import Inbox
+
 logger = logging.getLogger("regard.processes")
 watchdog_logger = logging.getLogger("regard.watchdog")
 
@@ -74,8 +76,8 @@ async def start_module(
 @dataclass(eq=False)
 class ChildProcess:
     process: Process
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
+    inbox: Inbox
+    writer: asyncio.WriteTransport
 
     @classmethod
     async def start(cls, start: Callable[[socket.socket], Awaitable[Process]]) -> "ChildProcess":
@@ -85,9 +87,10 @@ class ChildProcess:
             opened.enter_context(ours)
             with theirs:
                 process = await start(theirs)
-            reader, writer = await asyncio.open_connection(sock=ours)
+            loop = asyncio.get_running_loop()
+            writer, inbox = await loop.create_connection(Inbox, sock=ours)
             opened.pop_all()  # the writer owns the socket from here on
-        return cls(process, reader, writer)
+        return cls(process, inbox, writer)
 
     async def end(self, seconds: float) -> None:
         self.writer.close()

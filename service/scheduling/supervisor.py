@@ -65,7 +65,7 @@ class WorkerLink:
     """The server's end of the channel to one worker."""
 
     name: str
-    writer: asyncio.StreamWriter
+    writer: asyncio.WriteTransport
     config: WorkerConfig
     is_lost: bool = False
     answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = field(default_factory=dict)
@@ -251,9 +251,12 @@ class Supervisor:
             link.send(link.config)
             if self.is_stopping:
                 started.writer.close()
-            async for message in channel.messages(started.reader):
+
+            def receive(message: object) -> None:
                 watchdog.hear()
                 self._receive(link, message)
+
+            await started.inbox.pass_to(receive)
         finally:
             watching.cancel()
             self.metrics.processes.forget(name)

@@ -222,4 +222,5 @@ class DeviceLost:
 ToWorker = WorkerConfig | Compute | Abort | Load | Unload | Ping | Stop
 FromWorker = Ready | LoadFailed | Loaded | Unloaded | Report | Pong | DeviceLost
 
+pickle_by_fields(Compute)
 pickle_by_fields(Report)

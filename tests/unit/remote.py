@@ -12,7 +12,7 @@ from service.core import Core
 from service.http_workers.main_process import HttpWorkerLink
 from service.http_workers.messages import FromHttpWorker
 from service.http_workers.remote_backend import RemoteBackend
-from service.ipc import channel
+from service.ipc.channel import Inbox
 from service.items import Result, WorkItem
 from service.tasks.backend import Lease
 from tests.unit.scheduling import FakeWorker, assert_idle, core_of, deadline, make_scheduler
@@ -32,7 +32,7 @@ class Ends:
 
     is_closed = False
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, writer: asyncio.WriteTransport) -> None:
         scheduler = make_scheduler()
         self.core: Core = core_of(scheduler)
         self.worker = FakeWorker(scheduler)
@@ -43,11 +43,10 @@ class Ends:
         )
         self.messages: list[FromHttpWorker] = []
 
-    async def listen(self, reader: asyncio.StreamReader) -> None:
-        async for messages in channel.messages(reader):
-            for message in messages:
-                self.messages.append(message)
-                self.link.receive(message)
+    def receive(self, messages: list[FromHttpWorker]) -> None:
+        for message in messages:
+            self.messages.append(message)
+            self.link.receive(message)
 
     @property
     def kinds(self) -> list[type[FromHttpWorker]]:
@@ -77,9 +76,10 @@ class Ends:
 async def connected() -> AsyncIterator[Ends]:
     """Yields both ends of a channel in one event loop, which a test leaves idle or closed."""
     ours, theirs = socket.socketpair()
-    reader, writer = await asyncio.open_connection(sock=theirs)
+    loop = asyncio.get_running_loop()
+    writer, inbox = await loop.create_connection(Inbox, sock=theirs)
     ends = Ends(writer)
-    listening = asyncio.create_task(ends.listen(reader))
+    listening = asyncio.create_task(inbox.pass_to(ends.receive))
     async with ends.backend.connected(ours):
         yield ends
         if not ends.is_closed:

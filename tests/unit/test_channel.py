@@ -19,8 +19,7 @@ from service.errors import (
     outcome,
 )
 from service.http_workers.messages import Answer, Refusal, Release, Results, Submit
-from service.ipc import channel
-from service.ipc.channel import LENGTH, Channel, Outbox, pack
+from service.ipc.channel import LENGTH, Channel, Inbox, Outbox, pack
 from service.items import (
     AttentionItem,
     Done,
@@ -83,15 +82,13 @@ def test_end_of_the_other_side_is_told_wherever_it_comes(ends: Ends, sent: int) 
 def read_all(data: bytes, size: int = 1) -> list[Any]:
     """What the server's end makes of bytes that come in parts of a size."""
 
-    class Parts:
-        def __init__(self) -> None:
-            self.parts = [data[at : at + size] for at in range(0, len(data), size)]
-
-        async def read(self, _size: int) -> bytes:
-            return self.parts.pop(0) if self.parts else b""
-
     async def run() -> list[Any]:
-        return [each async for each in channel.messages(cast("asyncio.StreamReader", Parts()))]
+        inbox, found = Inbox(), list[Any]()
+        for at in range(0, len(data), size):
+            asyncio.get_running_loop().call_soon(inbox.data_received, data[at : at + size])
+        asyncio.get_running_loop().call_soon(inbox.connection_lost, None)
+        await inbox.pass_to(found.append)
+        return found
 
     return asyncio.run(run())
 
@@ -160,7 +157,7 @@ class Written:
 
 
 def outbox_of(written: Written) -> Outbox:
-    return Outbox(cast("asyncio.StreamWriter", written))
+    return Outbox(cast("asyncio.WriteTransport", written))
 
 
 async def test_messages_of_one_turn_go_out_together_and_in_order() -> None:

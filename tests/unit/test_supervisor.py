@@ -255,6 +255,7 @@ async def test_worker_that_started_with_an_earlier_model_of_the_same_name_loads_
     first.say(READY)
     await until(lambda: supervisor.ready)
     unloading = asyncio.create_task(supervisor.unload("en-pt"))
+    await settle()
     first.say(Unloaded("en-pt"))
     await unloading
     loading = asyncio.create_task(supervisor.load(replace(FILES), {}))
