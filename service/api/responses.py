@@ -27,7 +27,11 @@ PART_VALUES = 16 * 1024
 
 
 class JSONResponse(Response):
-    """A JSON response. orjson cannot serialise lone surrogates; no content has any."""
+    """A JSON response. orjson cannot serialise lone surrogates; no content has any.
+
+    Args:
+        content: The value to serialise, or JSON as bytes.
+    """
 
     media_type = JSON
 
@@ -35,7 +39,7 @@ class JSONResponse(Response):
         self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
         self.status_code = status_code
-        self.body = orjson.dumps(content)
+        self.body = content if isinstance(content, bytes) else orjson.dumps(content)
         self.background = None
         self.raw_headers = [
             (b"content-type", b"application/json"),
@@ -125,7 +129,7 @@ def json_response(
     """Returns a response from chunks of JSON. `num_bytes` is the size of the values in memory."""
     first, second = next(chunks), next(chunks, None)
     if second is None:
-        return Response(first, headers=headers, media_type=JSON)
+        return JSONResponse(first, headers=headers)
     return ComputedResponse(chain([first, second], chunks), num_bytes, headers)
 
 
@@ -140,6 +144,8 @@ def json_chunks(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> Itera
 
     Arrays may be members of objects, and of lists that contain only objects or arrays.
     """
+    if isinstance(body, np.ndarray) and body.size <= PART_VALUES:  # as in most replies
+        return _array_parts(body)
     return gather(_parts(body))
 
 

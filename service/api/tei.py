@@ -4,6 +4,7 @@ Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba5392
 at a28ad28f39e0633749a21b74af23617fa86a0d0c.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
@@ -217,8 +218,11 @@ SimilarityResponse = list[float]  # cosine of the source sentence with each of `
 @router.post("/embed", **described(EmbedRequest, EmbedResponse))
 async def embed(request: Request) -> Response:
     """Returns a vector for each text."""
-    with context_of(request).stage("validate"):
+    context, start = context_of(request), time.perf_counter()
+    try:
         query = (await read_parameters(request, EmbedRequest)).query()
+    finally:
+        context.add("validate", time.perf_counter() - start)
     return await _vectors(request, query)
 
 

@@ -34,6 +34,7 @@ NOUN_CAPITALS = ("de", "lb")
 # Languages in which the capital letter of i is İ.
 DOTTED = ("az", "tr")
 
+_MARKER = chr(FIRST_MARKER)
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _WORD_WITH_TAGS = re.compile("[^\\W\\d_](?:[\\w'’-]|[\U000f0000-\U0010fffd]++(?=\\w))*")
 _FIRST = re.compile("[\\w\U000f0000-\U0010fffd]['’\\w-]*")
@@ -92,11 +93,14 @@ def formatted(
         languages: Codes of source and target.
         terms: Words of a glossary that keep their capital letters.
     """
-    translation = with_ordinals(source, translation.strip())
+    translation = translation.strip()
+    if "º" in source or "ª" in source:
+        translation = with_ordinals(source, translation)
+    # The markers of tags are not in the source.
     first, last = 0, len(translation)
-    while first < last and _is_tag(translation[first], source):
+    while first < last and (char := translation[first]) >= _MARKER and char not in source:
         first += 1
-    while first < last and _is_tag(translation[last - 1], source):
+    while first < last and (char := translation[last - 1]) >= _MARKER and char not in source:
         last -= 1
     head, body, tail = translation[:first], translation[first:last], translation[last:]
     ended = with_ending(source, body)
@@ -106,17 +110,14 @@ def formatted(
     return head + cased + tail + added
 
 
-def _is_tag(char: str, source: str) -> bool:
-    """Returns whether a character is the marker of a tag, which a source does not have."""
-    return ord(char) >= FIRST_MARKER and char not in source
-
-
 def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, language: str) -> None:
     """Changes sentences in ALL CAPS to sentence case, because models know few words in capitals.
 
     A word such as `USB`, which has fewer tokens in capitals, stays. A sentence stays if it would
     have more than `limit` tokens, or another number of characters: its tags must keep their places.
     """
+    if not any(map(str.isupper, chunked.segments.sentences)):
+        return
     language = language.partition("-")[0]
 
     def is_known(word: str) -> bool:
@@ -178,23 +179,20 @@ def with_case(
 ) -> str:
     """Returns a translation with the case of its source. The arguments are those of `formatted`."""
     target_code = languages[1].partition("-")[0]
-    if is_all_caps(source):
+    if source.isupper() and is_all_caps(source):
         return _upper(translation, target_code)
     if is_title_case(source) and languages[0].partition("-")[0] not in NOUN_CAPITALS:
         translation = _WORD_WITH_TAGS.sub(
             lambda word: _capitalized(word[0], target_code, MIN_TITLE_CHARS), translation
         )
-    if _begins_with_capital(source) and _begins_with_capital(translation):
+    first, begin = source[:1], translation[:1]
+    if first.isupper() and begin.isupper() and (first + begin).isalpha():
         return translation  # as in most sentences
     given, found = _FIRST.search(source), _FIRST.search(translation)
     if given is None or found is None or found[0] in terms:
         return translation
     word = _like(given[0], found[0], target_code)
     return translation[: found.start()] + word + translation[found.end() :]
-
-
-def _begins_with_capital(text: str) -> bool:
-    return text[:1].isupper() and text[0].isalpha()
 
 
 def is_title_case(text: str) -> bool:
@@ -274,8 +272,9 @@ def with_ending(source: str, translation: str) -> str:
     """
     if translation.endswith(")") and not set("(\uff08[\uff3b") & set(source):
         translation = _GENDER.sub("", translation)
-    if _ends_plainly(source) and _ends_plainly(translation) and source[-1] == translation[-1]:
-        return translation
+    before, mark = source[-2:-1], source[-1:]
+    if before.isalnum() and translation[-2:-1].isalnum() and translation[-1] == mark != ";":
+        return translation  # as in most sentences; no Greek question mark
     wanted, found = _marks(source), _marks(translation)
     if wanted == found:
         return _with_ellipsis(source, translation)
@@ -289,8 +288,6 @@ def with_ending(source: str, translation: str) -> str:
 
 def with_ordinals(source: str, translation: str) -> str:
     """Restores the `º` and `ª` of ordinals, which normalisers replace by `o` and `a`."""
-    if "º" not in source and "ª" not in source:
-        return translation
     ordinals, numbers = set(_ORDINAL.findall(source)), set(_NUMBERED.findall(source))
 
     def ordinal(found: re.Match[str]) -> str:
@@ -305,11 +302,6 @@ def with_ordinals(source: str, translation: str) -> str:
 
 def _is_abbreviation(text: str) -> bool:
     return text.endswith(".") and _ABBREVIATION.search(text) is not None
-
-
-def _ends_plainly(text: str) -> bool:
-    """Returns whether a text ends with at most one mark, which is no Greek question mark."""
-    return text[-2:-1].isalnum() and text[-1] != ";"
 
 
 def _marks(text: str) -> str:

@@ -30,9 +30,6 @@ _GROUPS = (*MARKUP, *CODE)
 _FORMS = compiled(_GROUPS)
 _FORMS_TRIGGER = trigger(_GROUPS)
 _WORDS = [word for group in _GROUPS for word in group.words]
-_CAPITAL_WORDS = re.compile("|".join(word for word in _WORDS if word.isupper()))
-_OTHER_WORDS = tuple(word for word in _WORDS if not word.isupper())
-_CAPITALS = re.compile("[A-Z]{4}")  # each of the words in capitals has or follows such a word
 
 # Marks of emphasis around words: `**bold**`. The words are translated.
 _EMPHASIS = re.compile(
@@ -74,16 +71,12 @@ class ProtectedText:
 
     text: str
     spans: tuple[str, ...]
-    typography: Typography | None = None  # None for the plain one
+    typography: Typography | None = None  # style of the source; None for the plain one
     # Maps the marker of a start tag, a bracket or a mark of emphasis to the marker of its end.
     pairs: Mapping[str, str] = field(default_factory=dict)
 
     def span(self, marker: str) -> str:
         return self.spans[ord(marker) - FIRST_MARKER]
-
-    def styled(self, translation: str) -> str:
-        """Returns a translated sentence with the quotes and dashes of the source's style."""
-        return self.typography.applied(translation) if self.typography else translation
 
     def restore(self, text: str) -> str:
         if not self.spans:
@@ -139,13 +132,17 @@ class Marking:
         self.spans.append(span)
         return chr(FIRST_MARKER + len(self.spans) - 1)
 
-    def protect(self, text: str) -> str:
+    def protect(self, text: str, unknown: Sequence[Span] | None = None) -> str:
         """Returns a text with markers; spans beyond the limit stay as they are.
 
         Quotes and dashes that the vocabulary does not have are replaced by plain ones.
+
+        Args:
+            unknown: The unknown spans of the text, if they are known already.
         """
         self.given.append(text)
-        unknown = self.unknown(text)
+        if unknown is None:
+            unknown = self.unknown(text)
         characters = {char for span in unknown for char in text[slice(*span)]}
         plain = folded(text, characters, self.keeps_length)
         if plain != text:
@@ -175,10 +172,11 @@ def protect(
 
     `keeps_length` is necessary if the places in the text must stay valid.
     """
-    if not (_has_form(text) or has_signs(text) or values.TRIGGER.search(text) or unknown(text)):
+    found = unknown(text)
+    if not (found or _has_form(text) or has_signs(text) or values.TRIGGER.search(text)):
         return ProtectedText(text, ())
     marking = Marking(unknown, keeps_length)
-    marked = marking.protect(text)
+    marked = marking.protect(text, found)
     spans = tuple(marking.spans)
     return ProtectedText(marked, spans, marking.typography(), _pairs(spans))
 
@@ -206,10 +204,10 @@ def _pairs(spans: Sequence[str]) -> dict[str, str]:
 def _has_form(text: str) -> bool:
     if _FORMS_TRIGGER.search(text):
         return True
-    for word in _OTHER_WORDS:
+    for word in _WORDS:  # a loop is faster than any() with a generator
         if word in text:
             return True
-    return _CAPITALS.search(text) is not None and _CAPITAL_WORDS.search(text) is not None
+    return False
 
 
 def _find(text: str, unknown: Sequence[Span]) -> list[Span]:

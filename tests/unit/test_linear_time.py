@@ -171,7 +171,8 @@ def protected(text: str, _: Tokenizer) -> None:
     protect(text, unknown_characters("".join({char for char in text if not char.isalnum()})))
     every = unknown_characters("".join({*text}))
     protect(text, every, keeps_length=True)
-    protect(text, every).styled(plain(text))
+    if typography := protect(text, every).typography:
+        typography.applied(plain(text))
 
 
 def cleaned_text(text: str, _: Tokenizer) -> None:

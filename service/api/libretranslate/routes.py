@@ -69,7 +69,8 @@ MAX_DETECT_CHARS = 16384
 async def translate(request: Request) -> Response:
     """Translates a text or a list of texts. Some parameters are additions to LibreTranslate's."""
     services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
+    start = time.perf_counter()
+    try:
         body = await read_parameters(request, TranslateRequest)
         wanted = resolve(body, services, context)
         if body.glossary:
@@ -77,6 +78,8 @@ async def translate(request: Request) -> Response:
             wanted.terms = await translation.find_terms(
                 services, glossaries, wanted.source, wanted.target
             )
+    finally:
+        context.add("validate", time.perf_counter() - start)
     if stream_type := streaming.wanted_type(context):
         streaming.check(body)
         sentences = translation.stream(services, wanted, context)

@@ -104,8 +104,11 @@ class Embedder:
         estimate = sum([min(size // CHARS_PER_TOKEN, reader.max_tokens) for size in sizes]) + 1
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
         deadline = context.deadline(self.settings.request_timeout_seconds)
-        with context.stage("tokenize"):
+        start = time.perf_counter()
+        try:
             texts = await run_sized(num_chars, deadline, read_all, query, reader, prompt)
+        finally:
+            context.add("tokenize", time.perf_counter() - start)
         usage = self._usage(query, reader, texts, sum(sizes))
         context.num_cut[reader.name] = len(usage.truncated)
         is_raw = not (query.is_normalized or query.is_per_token)

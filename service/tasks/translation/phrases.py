@@ -14,7 +14,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from model.sequence import DecodingOptions, Hypothesis
 from service.items import Result, TranslationItem
@@ -76,18 +75,12 @@ async def translate(sentences: Sequence[Sentence], pipeline: PivotPipeline, beam
     Args:
         beam_size: Beam of the list items; 0 if phrases are translated like other sentences.
     """
-    listed: Listed = {}
     short = [each for each in sentences if len(each.source) <= MAX_SHORT_CHARS]
-
-    def make_items() -> list[TranslationItem]:
-        nonlocal listed
-        listed = list_items(short, PHRASE_WORDS, pipeline, beam_size)
-        plain = [each.item(pipeline) for each in sentences if each not in listed]
-        return [*plain, *chain.from_iterable(listed.values())]
-
     deadline, size = pipeline.deadline, num_chars(short)
     size_of_all = size + CHARS_PER_SENTENCE * len(sentences)
-    results = iter(await pipeline.run(await run_sized(size_of_all, deadline, make_items)))
+    arguments = sentences, short, pipeline, beam_size
+    listed, items = await run_sized(size_of_all, deadline, _make_items, *arguments)
+    results = iter(await pipeline.run(items))
     for sentence in sentences:
         if sentence not in listed:
             sentence.result = next(results)
@@ -96,6 +89,22 @@ async def translate(sentences: Sequence[Sentence], pipeline: PivotPipeline, beam
         again = await pipeline.run([each.item(pipeline) for each in left])
         for sentence, result in zip(left, again, strict=True):
             sentence.result = result
+
+
+def _make_items(
+    sentences: Sequence[Sentence],
+    short: Sequence[Sentence],
+    pipeline: PivotPipeline,
+    beam_size: int,
+) -> tuple[Listed, list[TranslationItem]]:
+    listed = list_items(short, PHRASE_WORDS, pipeline, beam_size) if short else {}
+    items = []
+    for sentence in sentences:
+        if sentence not in listed:
+            items.append(sentence.item(pipeline))
+    for of_list in listed.values():
+        items += of_list
+    return listed, items
 
 
 def list_items(

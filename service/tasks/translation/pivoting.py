@@ -11,7 +11,6 @@ interactive lane, or the bulk lane, which is mainly for requests of many sentenc
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -41,9 +40,9 @@ class PivotPipeline:
     # Route and options of each sentence in progress that needs two models.
     second_legs: dict[TranslationItem, Leg] = field(default_factory=dict)
     # Number of first translations that were too long for a second model, by second model.
-    num_cut: Counter[str] = field(default_factory=Counter)
+    num_cut: dict[str, int] = field(default_factory=dict)
     # Number of translations that a guard rejected, by model, guard and one of REJECTION_OUTCOMES.
-    rejected: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    rejected: dict[tuple[str, str, str], int] = field(default_factory=dict)
 
     @cached_property
     def with_attention(self) -> DecodingOptions:
@@ -102,7 +101,7 @@ class PivotPipeline:
         tokenizer = second.vocabularies.source
         limit = second.limit(self.max_source_tokens) - 1
         chunked = chunk_sentences(one_sentence(text), tokenizer, limit)
-        self.num_cut[second.name] += chunked.num_cut
+        self.num_cut[second.name] = self.num_cut.get(second.name, 0) + chunked.num_cut
         items = [
             TranslationItem(
                 second.name,

@@ -252,7 +252,7 @@ class Sentence:
         return TranslatedPair(direction.name, tokens, translation, hypothesis.attention)
 
     def reading(self, hypothesis: Hypothesis) -> Reading:
-        tokenizer = self.text.tokenizers[1]
+        tokenizer = self.text.route[-1].vocabularies.target
         decoded = tokenizer.decode(hypothesis.tokens)
         return Reading(self.ids, self.read_source, hypothesis, decoded, tokenizer.eos_id)
 
@@ -269,7 +269,8 @@ class Sentence:
         if not restored:
             return restored
         translation = formatted(self.given, restored, self.text.languages, self.terms)
-        return self.text.protected.styled(translation)
+        typography = self.text.protected.typography
+        return typography.applied(translation) if typography else translation
 
     def restored(self, decoded: str) -> str | None:
         """Returns a translation with markers in place of stand-ins.
@@ -298,7 +299,8 @@ class Sentence:
     def record(self, guard: str, is_kept: bool, pipeline: PivotPipeline) -> None:
         """Counts a translation that a guard rejected, and adds a warning if it was kept."""
         outcome = "kept" if is_kept else "replaced"
-        pipeline.rejected[self.text.route[-1].name, guard, outcome] += 1
+        key = self.text.route[-1].name, guard, outcome
+        pipeline.rejected[key] = pipeline.rejected.get(key, 0) + 1
         if is_kept:
             self.text.warnings.append(GuardWarning(self.index, guard))
 
@@ -314,7 +316,9 @@ def total_chars(texts: Sequence[TranslatedText]) -> int:
     """Returns the number of characters of all sentences and separators."""
     total = 0
     for text in texts:
-        total += num_chars(text.sentences) + sum(map(len, text.separators))
+        total += sum(map(len, text.separators))
+        for sentence in text.sentences:
+            total += len(sentence.source)
     return total
 
 

@@ -7,11 +7,10 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from model.sequence import DecodingOptions
-from model.tokenization.tokenizer import Span
 from service.errors import DeadlineExceededError, InvalidRequestError, too_late
 from service.metrics.figures import NO_MODEL
 from service.models.catalog import PIVOT, Catalog
@@ -43,7 +42,7 @@ from service.text.glossary import Terms
 from service.text.letters import has_letters
 from service.text.markup import NO_ENTITIES, protect_markup
 from service.text.messages import Message, read_message, without_syntax
-from service.text.protection import MARKER, ProtectedText, merged, protect
+from service.text.protection import MARKER, ProtectedText, UnknownSpans, merged, protect
 from service.text.segmentation import (
     Segments,
     in_one_line,
@@ -196,16 +195,12 @@ class Translator:
                     await context.wait_for_models(self.backend, missing, limit)
         finally:
             context.add("tokenize", time.perf_counter() - started)
-        messages: list[TranslatedMessage] = []
-        num_sentences = num_tokens = 0
-        for text in _with_attributes(texts):
-            if isinstance(text, TranslatedMessage):
-                messages.append(text)
-            num_sentences += len(text.sentences)
-            for sentence in text.sentences:
-                num_tokens += len(text.route) * len(sentence.ids)
-        describe(texts, context)
-        is_bulk = request.is_bulk or num_sentences > settings.bulk_sentences
+        sentences = _sentences(texts)
+        num_tokens = 0
+        for sentence in sentences:
+            num_tokens += len(sentence.text.route) * len(sentence.ids)
+        messages = describe(texts, context)
+        is_bulk = request.is_bulk or len(sentences) > settings.bulk_sentences
         options = request.options
         if request.is_aligned:
             options = replace(options, return_attention=True)
@@ -222,9 +217,7 @@ class Translator:
         messages: Sequence[TranslatedMessage] = (),
     ) -> None:
         """Translates texts or parts of texts; `messages` are the messages among the texts."""
-        sentences: list[Sentence] = []
-        for text in _with_attributes(texts):
-            sentences += text.sentences
+        sentences = _sentences(texts)
         settings, largest = self.settings, self.settings.max_beam_size
         await phrases.translate(sentences, pipeline, min(settings.phrase_beam_size, largest))
         if request.terms is not None:
@@ -234,7 +227,7 @@ class Translator:
         if beam_size := settings.guard_beam_size:
             short_beam_size = largest if settings.phrase_beam_size else 0
             await guard(sentences, pipeline, min(beam_size, largest), short_beam_size)
-        if request.has_markup or messages:
+        if messages or request.has_markup:
             await insert_tags(sentences, self.aligner, context, pipeline.deadline)
         if request.is_aligned:
             await align_words(texts, self.aligner, context, pipeline.deadline)
@@ -303,7 +296,8 @@ def prepare(
         source = detected.language if detected.confidence else request.target
     assert source is not None  # the request names it, or it was detected
     route = catalog.route(source, request.target)
-    if not route or not (request.has_markup or has_letters(text)):
+    has_markup = request.has_markup
+    if not route or not (has_markup or has_letters(text)):
         return TranslatedText(route, detected, (text,), number=number)
     if request.is_aligned and len(route) > 1:
         raise InvalidRequestError(
@@ -314,7 +308,11 @@ def prepare(
     if request.is_aligned and not route[0].has_attention:
         raise no_attention(route[0].name)
     tokenizer = route[0].vocabularies.source
-    protected, tags = _protect(text, request, route)
+    unknown, tags = unknown_to(route), list[Tag]()
+    if has_markup:
+        protected, tags = _protect_markup(text, request, route, unknown)
+    else:
+        protected = protect(cleaned(text), unknown, request.is_aligned)
     segments = trim(_segments(protected.text, request, source), protected)
     limit = route[0].limit(max_source_tokens) - 1  # without EOS
     chunked = chunk_sentences(segments, tokenizer, limit)
@@ -400,8 +398,13 @@ def prepare_html(
     return text
 
 
-def _with_attributes(texts: Sequence[TranslatedText]) -> list[TranslatedText]:
-    return [each for text in texts for each in (text, *text.attributes.values())]
+def _sentences(texts: Sequence[TranslatedText]) -> list[Sentence]:
+    sentences: list[Sentence] = []
+    for text in texts:
+        sentences += text.sentences
+        for attribute in text.attributes.values():
+            sentences += attribute.sentences
+    return sentences
 
 
 def _segments(text: str, request: TranslationRequest, source: str) -> Segments:
@@ -416,29 +419,26 @@ def _segments(text: str, request: TranslationRequest, source: str) -> Segments:
     return in_one_line(whole_blocks(text))
 
 
-def _protect(
-    text: str, request: TranslationRequest, route: tuple[Direction, ...]
+def _protect_markup(
+    text: str, request: TranslationRequest, route: tuple[Direction, ...], unknown: UnknownSpans
 ) -> tuple[ProtectedText, list[Tag]]:
     """Returns the text with markers for protected spans, and the inline tags that it had.
 
     On a route of two models, there is no attention between source and target words, and a remote
     model gives no attention. In these two cases the tags stay in the text as markers.
     """
-    unknown = partial(unknown_to, route)
-    if request.has_markup:
-        rules = request.xml
-        tokens = html_text.read_html(text) if rules is None else xml_text.read_xml(text, rules)
-        vocabulary = route[0].vocabularies.source
-        tokens = separated(join_indices(tokens), lambda word: len(vocabulary.encode(word)))
-        markup = protect_markup(
-            tokens,
-            unknown,
-            ends_paragraphs=request.is_html and request.split_sentences,
-            entities=named_entities(text) if request.xml is not None else NO_ENTITIES,
-        )
-        can_align = len(route) == 1 and route[0].has_attention
-        return lift(markup) if can_align else (markup, [])
-    return protect(cleaned(text), unknown, request.is_aligned), []
+    rules = request.xml
+    tokens = html_text.read_html(text) if rules is None else xml_text.read_xml(text, rules)
+    vocabulary = route[0].vocabularies.source
+    tokens = separated(join_indices(tokens), lambda word: len(vocabulary.encode(word)))
+    markup = protect_markup(
+        tokens,
+        unknown,
+        ends_paragraphs=request.is_html and request.split_sentences,
+        entities=named_entities(text) if request.xml is not None else NO_ENTITIES,
+    )
+    can_align = len(route) == 1 and route[0].has_attention
+    return lift(markup) if can_align else (markup, [])
 
 
 async def _join(
@@ -490,12 +490,12 @@ async def in_order(
         await asyncio.gather(*begun, return_exceptions=True)
 
 
-def unknown_to(route: Sequence[Direction], text: str) -> list[Span]:
-    """Returns the spans of a text that are unknown to at least one source vocabulary."""
-    spans: list[Span] = []
-    for each in route:
-        spans += each.vocabularies.source.unknown_spans(text)
-    return spans if len(route) == 1 else merged(sorted(spans))
+def unknown_to(route: Sequence[Direction]) -> UnknownSpans:
+    """Returns a function that finds the spans unknown to at least one source vocabulary."""
+    finders = [each.vocabularies.source.unknown_spans for each in route]
+    if len(finders) == 1:
+        return finders[0]
+    return lambda text: merged(sorted(chain.from_iterable(find(text) for find in finders)))
 
 
 def no_attention(name: str) -> InvalidRequestError:
@@ -506,16 +506,22 @@ def no_attention(name: str) -> InvalidRequestError:
     )
 
 
-def describe(texts: Sequence[TranslatedText], context: RequestContext) -> None:
-    """Adds the model's name, and the number of cut sentences of each model, to the context."""
-    models = set()
+def describe(texts: Sequence[TranslatedText], context: RequestContext) -> list[TranslatedMessage]:
+    """Adds the model's name, and the number of cut sentences of each model, to the context.
+
+    Returns the messages among the texts.
+    """
+    models, messages = set(), []
     for text in texts:
+        if isinstance(text, TranslatedMessage):
+            messages.append(text)
         for direction in text.route:
             models.add(direction.name)
         if text.num_cut:
             name = text.route[0].name
             context.num_cut[name] = context.num_cut.get(name, 0) + text.num_cut
     context.model = models.pop() if len(models) == 1 else NO_MODEL
+    return messages
 
 
 def _end(texts: Sequence[TranslatedText], pipeline: PivotPipeline, context: RequestContext) -> None:
@@ -523,8 +529,4 @@ def _end(texts: Sequence[TranslatedText], pipeline: PivotPipeline, context: Requ
     for name, count in pipeline.num_cut.items():
         context.num_cut[name] = context.num_cut.get(name, 0) + count
     context.rejected.update(pipeline.rejected)
-    results = []
-    for text in _with_attributes(texts):
-        for sentence in text.sentences:
-            results.append(sentence.result)
-    context.add_times(results)
+    context.add_times([each.result for each in _sentences(texts)])
