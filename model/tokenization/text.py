@@ -146,11 +146,11 @@ class TextTokenizer:
                 result still has more ids than this number.
             end: Side on which ids may be missing.
         """
-        read, kept, is_all = self._read((prompt + text).strip(), wanted, end)
+        read, kept, is_all = self._read((prompt + text).strip(), wanted, end, has_spans=False)
         return read.ids[kept], is_all
 
     def _read(
-        self, text: str, wanted: int | None = None, end: End = "right"
+        self, text: str, wanted: int | None = None, end: End = "right", has_spans: bool = True
     ) -> tuple[tokenizers.Encoding, slice, bool]:
         """Returns tokens without special tokens, the range to keep, and whether they are all.
 
@@ -169,11 +169,13 @@ class TextTokenizer:
             if len(read.ids[kept]) > wanted:
                 return read, kept, False
             size *= GROWTH
-        return self._encode(text), slice(None), True
+        return self._encode(text, has_spans), slice(None), True
 
-    def _encode(self, text: str) -> tokenizers.Encoding:
-        # `encode_batch`, because `Tokenizer.encode` blocks other threads
-        (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=False)
+    def _encode(self, text: str, has_spans: bool = True) -> tokenizers.Encoding:
+        # A batch, because `Tokenizer.encode` blocks other threads. Without spans, it takes a
+        # seventh less time.
+        encode = self.tokenizer.encode_batch if has_spans else self.tokenizer.encode_batch_fast
+        (encoding,) = encode([text], add_special_tokens=False)
         return encoding
 
 

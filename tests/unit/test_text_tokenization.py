@@ -156,4 +156,8 @@ class OnlyInBatches:
     """A tokenizer with no other calls than those that let go."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self.encode_batch, self.id_to_token = tokenizer.encode_batch, tokenizer.id_to_token
+        self.encode_batch, self.encode_batch_fast = (
+            tokenizer.encode_batch,
+            tokenizer.encode_batch_fast,
+        )
+        self.id_to_token = tokenizer.id_to_token
