@@ -21,6 +21,9 @@ _DOCUMENT = re.compile(
     r"(\ufeff?\s*+)(?:<\?xml\s|(?:(?:<!--.*?-->|<\?.*?\?>)\s*+)*+<!DOCTYPE\s)", re.DOTALL
 )
 
+# A standalone document must declare its entities. The replacement has the same length.
+_STANDALONE = re.compile(rb"\A(<\?xml\s[^>]*?\sstandalone\s*=\s*['\"])yes(['\"])")
+
 _UNDEFINED = expat.errors.codes[expat.errors.XML_ERROR_UNDEFINED_ENTITY]
 
 # Tags that turn a fragment into a document. The fragment begins in a new line, at column 0.
@@ -86,7 +89,7 @@ class _Reader:
         parser.UseForeignDTD(True)
 
     def read(self, source: bytes) -> None:
-        self._parser.Parse(source, True)
+        self._parser.Parse(_STANDALONE.sub(rb"\1no\2 ", source), True)
         end = self.parts[-1].start
         if source.startswith(b"</", end):  # For a root such as `<a/>`, `end` is already its end.
             end = source.index(b">", end) + 1

@@ -43,6 +43,8 @@ ENTITIES = [
     "<!DOCTYPE html>\n<html>&nbsp;<p>&euro;5</p></html>",
     "<![CDATA[&nbsp;]]><!-- &eacute; --> é \u00a0",
     "<!DOCTYPE d [<!ENTITY nbsp 'x'>]><d>&nbsp;</d>",
+    "<?xml version='1.0' standalone='yes'?><d>caf&eacute;</d>",
+    '<?xml version="1.0" encoding="utf-8" standalone = "yes" ?>\n<d>&nbsp;<b>x</b></d>',
 ]
 
 
