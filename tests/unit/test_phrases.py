@@ -122,6 +122,26 @@ def test_rejected_candidate_comes_after_the_others(catalog: Catalog) -> None:
     assert text.alternatives == ["Adeus Adeus"]  # the reply has `Adeus (o)` without its bracket
 
 
+@pytest.mark.parametrize(
+    ("source", "found", "expected"),
+    [
+        ("yes yes", "Sim sim sim", "Sim sim"),
+        ("No no no", "Não não", "Não não não"),
+        ("Bye bye", "Adeus", "Adeus Adeus"),
+        ("yes, yes", "Sim, sim, sim", "Sim, sim"),
+        ("no, no, no", "Não, não", "Não, não, não"),
+        ("bye bye", "Adeusinho adeusinho", "Adeusinho adeusinho"),
+        ("very very", "Muito bom", "Muito bom"),
+        ("very good", "Muito muito", "Muito muito"),
+    ],
+)
+def test_repeated_word_is_repeated_as_often(
+    source: str, found: str, expected: str, catalog: Catalog
+) -> None:
+    scripted = {f"1. {source}": [(f"1. {found}", -0.5)], source: [(found, -0.5)]}
+    assert translated(source, scripted, catalog)[0].text.casefold() == expected.casefold()
+
+
 def test_copy_costs_as_much_as_a_less_probable_translation(catalog: Catalog) -> None:
     for more, expected in ((0.1, "Tchau"), (-0.1, "Bye")):
         log_prob = -0.5 - COPY_COST + more

@@ -195,9 +195,43 @@ def _translations(
         tokens, log_probs = hypothesis.tokens, hypothesis.log_probs
         if not number or tokens[: len(number)] != number:
             number = _number(tokens, decode)
-        text = sentence.restored(decode(tokens[len(number) :])) if number else None
+        if not number:
+            continue
+        found = Hypothesis(tokens[len(number) :], log_probs[len(number) :])
+        found = _as_often(found, decode, words_of(sentence.read_source))
+        text = sentence.restored(decode(found.tokens))
         if text and has_words(text):
-            yield text, Hypothesis(tokens[len(number) :], log_probs[len(number) :])
+            yield text, found
+
+
+def _as_often(
+    hypothesis: Hypothesis, decode: Callable[[list[int]], str], source: Sequence[str]
+) -> Hypothesis:
+    """Repeats a word as often as the source does: `Yes yes` for `sim sim`, not `Yes yes yes`.
+
+    A hypothesis or a source with different words changes nothing. Added words cost nothing.
+    """
+    tokens, log_probs = hypothesis.tokens, hypothesis.log_probs
+    words, wanted = words_of(decode(tokens).casefold()), len(source)
+    if wanted < 2 or wanted == len(words) or len({*words}) != 1:
+        return hypothesis
+    if len({word.casefold() for word in source}) != 1:
+        return hypothesis
+
+    ends = dict[int, int]()  # of the first words, by their number
+    for n in range(len(tokens)):
+        found = words_of(decode(tokens[:n]).casefold())
+        if found == words[: len(found)]:
+            ends.setdefault(len(found), n)
+    start, end = ends.get(len(words) - 1), ends.get(min(wanted, len(words)))
+    if start is None or end is None:  # a token has several words
+        return hypothesis
+    last, kept = slice(start, len(tokens) - 1), slice(end)
+    more = wanted - len(words)
+    return Hypothesis(
+        [*tokens[kept], *tokens[last] * more, tokens[-1]],
+        [*log_probs[kept], *[0.0] * len(tokens[last]) * more, log_probs[-1]],
+    )
 
 
 def _number(tokens: list[int], decode: Callable[[list[int]], str]) -> list[int]:
