@@ -15,7 +15,7 @@ from model.backends.native.library import LIBRARIES
 from model.backends.native.runner import NativeRunner
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
-from model.errors import CheckpointError, CheckpointFormatError
+from model.errors import CheckpointFormatError
 from model.sequence import EngineLimits
 from tests.checkpoint_folders import write_split
 from tests.hf_files import SENTENCE, SOURCE_TEXT
@@ -87,15 +87,6 @@ def test_shortlist_is_of_targets_and_no_source_is_added_to_it(files: ModelFiles)
         allowed = {*range(10), *(10 + each % 9 for each in source)}
         assert set(shortlist.ids(source).tolist()) == allowed
         assert set(target) <= allowed
-
-
-def test_vocabularies_that_are_exchanged_are_refused(files: ModelFiles) -> None:
-    folder = files.weights.parent
-    (folder / "srcvocab.enja.spm").rename(folder / "x")
-    (folder / "trgvocab.enja.spm").rename(folder / "srcvocab.enja.spm")
-    (folder / "x").rename(folder / "trgvocab.enja.spm")
-    with pytest.raises(CheckpointError, match=r"have (\d+) and (\d+) ids; .* for \2 and \1"):
-        load_engine(find_models(str(folder))[0], CPU, "float32", LIMITS, True)
 
 
 def test_a_vocabulary_without_its_other_is_refused(files: ModelFiles) -> None:

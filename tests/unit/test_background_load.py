@@ -51,15 +51,6 @@ def test_outcome_can_be_waited_for_and_is_returned_once(loads: BackgroundLoads) 
     assert not select.select([loads.fileno()], [], [], 0)[0]
 
 
-def test_error_is_an_outcome(loads: BackgroundLoads) -> None:
-    def fail() -> LoadedModel:
-        raise MemoryError
-
-    loads.begin("a", fail)
-    (outcome,) = wait(loads)
-    assert isinstance(outcome.loaded, MemoryError)
-
-
 def test_one_loads_after_the_other(loads: BackgroundLoads) -> None:
     begun: list[str] = []
     may_end = threading.Event()

@@ -14,7 +14,7 @@ from model.checkpoints.build import load_engine, load_model
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.load import ModelFiles, read_folder
-from model.errors import CheckpointError, CheckpointFormatError
+from model.errors import CheckpointFormatError
 from model.precision import Precision
 from model.sequence import EngineLimits
 from tests.marian_writer import tiny_options, write_bin
@@ -67,12 +67,6 @@ def test_a_damaged_shortlist_is_refused_and_none_is_the_whole_vocabulary(
     (tmp_path / "lex.enpt.bin").unlink()
     engine = load_engine(read_folder(tmp_path), CPU, Precision.FLOAT32, limits, True)
     assert isinstance(torch_runner(engine).output, FullOutput)
-
-
-def test_weights_for_another_vocabulary_are_refused(tmp_path: Path, built_in: ModelFiles) -> None:
-    files = write_model(tmp_path, built_in, dim_vocabs=[64, 64])
-    with pytest.raises(CheckpointError, match="en-pt: the vocabularies have 32000 .* 64 and 64"):
-        load_model(files, CPU, Precision.FLOAT32)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -140,25 +139,6 @@ def test_public_keeps_addresses_without_passwords() -> None:
     assert doctor.public("http://host:8000/v1") == "http://host:8000/v1"
     assert doctor.public("http://user:password@host/v1") == "http://***@host/v1"
     assert doctor.public("http://user:p@ss@host/v1") == "http://***@host/v1"
-
-
-def test_text_is_yaml_with_a_line_for_each_fact() -> None:
-    facts: dict[str, Any] = {
-        "versions": {"regard": "1", "torch": None},
-        "models": [{"reference": "a", "files": [{"name": "x", "bytes": 3}]}],
-        "gpus": [],
-    }
-    assert doctor.as_text(facts).splitlines() == [
-        "versions:",
-        "  regard: '1'",
-        "  torch: null",
-        "models:",
-        "- reference: a",
-        "  files:",
-        "  - name: x",
-        "    bytes: 3",
-        "gpus: []",
-    ]
 
 
 def test_self_test_embeds_a_sentence(

@@ -3,7 +3,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from model.checkpoints.families.marian import load_weights, read_config
 from model.checkpoints.formats.marian_bin import MarianFile
@@ -189,21 +188,6 @@ def test_every_parameter_is_filled_from_its_own_tensor(
     numbers = [set(parameter.flatten().tolist()) for parameter in model.parameters()]
     assert sorted(n for values in numbers for n in values) == list(range(len(tensors)))
     assert not model.training
-
-
-def test_matrices_are_laid_as_linear_layers_want_them(write: Write) -> None:
-    options = tiny_options()
-    tensors = tiny_tensors(options)
-    file = write(options, tensors)
-    parameters = dict(load_weights(file, config_of(file)).named_parameters())
-    for parameter, tensor in (
-        ("encoder.layers.1.feed_forward.fc1.weight", tensors["encoder_l2_ffn_W1"].T),
-        ("decoder.layers.0.token_mixer.forget.weight", tensors["decoder_l1_rnn_Wf"].T),
-        ("decoder.layers.1.cross_attention.key.weight", tensors["decoder_l2_context_Wk"].T),
-        ("encoder.embedding.weight", tensors["Wemb"]),
-        ("decoder.output_bias", tensors["decoder_ff_logit_out_b"][0]),
-    ):
-        assert torch.equal(parameters[parameter], torch.from_numpy(tensor.copy()))
 
 
 def test_tensors_that_do_not_pair_up_are_all_named(write: Write) -> None:

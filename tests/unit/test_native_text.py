@@ -114,14 +114,6 @@ def test_two_passes_take_turns_without_meeting(library: Library) -> None:
     assert len(found) == 4
 
 
-@pytest.mark.skipif(len(LIBRARIES) < 2, reason="this processor runs one build only")
-def test_every_build_gives_nearly_the_same() -> None:
-    texts = jobs(*range(1, 60, 3))
-    first, *others = [embed(native_model(library), texts) for library in LIBRARIES]
-    for other in others:
-        assert cosines(first, other).min() > 0.999
-
-
 def test_a_slice_is_half_a_layer_and_less_of_a_long_text() -> None:
     model = native_model(LIBRARIES[0])
     short, long = EmbeddingEncode(model, jobs(9)), EmbeddingEncode(model, jobs(60), slice_tokens=20)

@@ -125,16 +125,6 @@ def test_logits_are_float32_in_any_precision(make: type[FullOutput] | None) -> N
     assert output.logits(torch.randn(1, 16).to(torch.bfloat16)).dtype is torch.float32
 
 
-def test_two_rows_keep_to_their_own_shortlists() -> None:
-    decoder = new_decoder(64)
-    output = ShortlistOutput(decoder, FORBIDDEN, random_shortlist(64, 3), MAX_ROWS)
-    rows = Rows(output)
-    rows.enter([20, 30, 0])
-    rows.enter([40, 0])
-    assert output.shortlist.ids([20, 30, 0]).tolist() != output.shortlist.ids([40, 0]).tolist()
-    assert_rows_have_their_own_ids(output, decoder, rows.sources)
-
-
 # (vocabulary, candidates a source id): a union that never grows; one that is made anew now and
 # then; one that outgrows its place
 @pytest.mark.parametrize(("vocab_size", "candidates"), [(64, 3), (3000, 120), (9000, 300)])

@@ -160,12 +160,6 @@ def test_findings_have_file_line_rule_and_sentence(
     ]
 
 
-def test_summary_counts_by_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "b.md").write_text(MARKDOWN, "utf-8")
-    assert main(["--summary", str(tmp_path)]) == 1
-    assert capsys.readouterr().out.split() == ["4", str(tmp_path), "4", "total"]
-
-
 def test_generated_measurements_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     block = "\n\n| engine |\n| --- |\n| nobody |\n\ndate 1; likewise.\nnobody\n\n"

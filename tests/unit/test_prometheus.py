@@ -125,19 +125,3 @@ def test_a_scrape_is_that_of_the_librarys_own() -> None:
             observe([(ours.labels(*labels), value)])
             theirs.labels(*labels).observe(value)
     assert lines(ours_registry) == lines(theirs_registry)
-
-
-def test_a_series_is_there_at_zero_once_it_was_named() -> None:
-    registry = CollectorRegistry()
-    histogram = Histogram("rows", "Rows.", ("model",), BOUNDS, registry)
-    assert not [line for line in lines(registry) if not line.startswith("#")]
-    histogram.labels("en-pt")
-    assert 'rows_count{model="en-pt"} 0.0' in lines(registry)
-    assert histogram.labels("en-pt") is histogram.labels("en-pt")
-
-
-def test_a_name_is_taken_once() -> None:
-    registry = CollectorRegistry()
-    Histogram("rows", "Rows.", (), BOUNDS, registry)
-    with pytest.raises(ValueError, match="Duplicated"):
-        Histogram("rows", "Rows.", (), BOUNDS, registry)

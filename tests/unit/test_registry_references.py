@@ -219,17 +219,6 @@ def manifest(path: Path, reference: str, pins: Mapping[str, str]) -> str:
     return str(path)
 
 
-def test_folders_and_packages_stay_what_they_are(cache: ModelCache) -> None:
-    located = locate([PACKAGE, "/models/ende"], cache, is_offline=True)
-    assert [model.place for model in located] == [PACKAGE, "/models/ende"]
-
-
-def test_pulled_model_is_its_folder(cache: ModelCache) -> None:
-    folder = put(cache, PAIR, FILES)
-    (model,) = locate([PAIR], cache, is_offline=True)
-    assert model.place == str(folder)
-
-
 def test_all_that_lacks_is_told_with_the_command_that_fetches_it(cache: ModelCache) -> None:
     folder = put(cache, PAIR, FILES)
     (folder / "model.ende.bin").write_bytes(b"weight")

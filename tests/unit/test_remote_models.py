@@ -8,9 +8,8 @@ from unittest.mock import Mock
 import pytest
 
 from model.tokenization.tokenizer import CharacterTokenizer
-from service.errors import InternalError, OverloadedError
-from service.models.catalog import Catalog
-from service.models.remote import MAX_TOKENS, RemoteFiles, find_remote
+from service.errors import OverloadedError
+from service.models.remote import RemoteFiles, find_remote
 from service.remote import endpoint
 from service.remote.endpoint import Endpoints, chat_request, translation_of
 from service.text.chunking import chunk_sentences
@@ -105,14 +104,6 @@ def test_reference_names_each_pair() -> None:
     assert find_remote("openai:m@http://:80/v1#en-de") == []
 
 
-def test_pairs_are_routed_through_english() -> None:
-    catalog = Catalog.load(["openai:large@http://h:1/v1#de-en+en-fr"])
-    assert catalog.languages == ["de", "en", "fr"]
-    route = catalog.route("de", "fr")
-    assert [each.name for each in route] == ["large-de-en", "large-en-fr"]
-    assert [each.limit(128) for each in route] == [MAX_TOKENS, MAX_TOKENS]
-
-
 @pytest.mark.parametrize("text", ["", "a", "A cat.", "日本語", "🙂‍↔️ x", "a\n b", "\U0010ffff"])
 def test_every_text_comes_back(text: str) -> None:
     tokenizer = CharacterTokenizer()
@@ -153,9 +144,3 @@ def test_request_names_both_languages() -> None:
 def test_translation_is_the_whole_reply(content: str, expected: str) -> None:
     reply = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
     assert translation_of(reply, "m") == expected
-
-
-@pytest.mark.parametrize("reply", [None, {}, {"choices": [{"message": {"content": 3}}]}, "a"])
-def test_reply_without_a_translation_is_refused(reply: object) -> None:
-    with pytest.raises(InternalError, match="endpoint of m sent no translation"):
-        translation_of(reply, "m")

@@ -76,16 +76,6 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return found
 
 
-async def test_results_are_returned_in_the_order_of_the_items(
-    kind: Kind, scheduler: Scheduler, worker: FakeWorker
-) -> None:
-    request = await begun(scheduler, kind.make(3))
-    worker.finish(*reversed(worker.given))
-    results = await request
-    assert numbers(results) == [2, 3, 4]
-    assert all(result.queue_seconds >= 0 and result.device_seconds > 0 for result in results)
-
-
 async def test_submission_without_items_has_no_results(scheduler: Scheduler) -> None:
     FakeWorker(scheduler)
     submission = scheduler.submit([], time.perf_counter() + FOREVER)
@@ -188,20 +178,6 @@ async def test_items_of_a_dead_worker_are_first_again(kind: Kind, scheduler: Sch
     assert heir.given == doomed.given
     heir.finish_all()
     assert numbers(await request) == list(range(2, kind.most + 4))
-
-
-async def test_second_death_over_an_item_fails_its_request(
-    kind: Kind, scheduler: Scheduler
-) -> None:
-    with pytest.raises(UnavailableError, match="loading"):
-        await begin(scheduler, kind.make(1))
-    workers = [FakeWorker(scheduler, name) for name in ("a", "b")]
-    request = await begun(scheduler, kind.make(1))
-    for worker in workers:
-        worker.die()
-    with pytest.raises(UnavailableError, match="two workers died") as failed:
-        await request
-    assert failed.value.retry_after_seconds == 1
 
 
 @pytest.mark.parametrize("is_out_of_memory", [False, True])

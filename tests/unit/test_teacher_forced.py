@@ -66,16 +66,6 @@ def model(family: Family, precision: str) -> EncoderDecoder:
     return CHANGES[precision](family.model(decoder_layers=3))
 
 
-def test_every_row_sums_to_one_and_nothing_looks_ahead(model: EncoderDecoder) -> None:
-    for (source, target), found in zip(PAIRS, maps(model, PAIRS), strict=True):
-        assert list(found) == kinds_of(model.config)
-        assert found[ENCODER].shape == (2, 2, len(source), len(source))
-        assert found[CROSS].shape == (3, 2, len(target), len(source))
-        if DECODER in found:
-            assert found[DECODER].shape == (3, 2, len(target), len(target))
-        assert_rows_sum_to_one(found)
-
-
 def test_weights_are_those_of_the_padded_explicit_pass(family: Family) -> None:
     """By the model's own forward, whose attention is explicit in every layer and masked."""
     model, pairs = family.model(decoder_layers=3), [*PAIRS, LONG]

@@ -12,7 +12,6 @@ import torch
 from model.backends.native.library import LIBRARIES
 from model.checkpoints.build import CPU_ROWS, new_engine
 from model.checkpoints.load import ModelFiles
-from model.errors import CheckpointNotFoundError
 from model.sequence import EngineLimits
 from service.ipc.channel import Channel
 from service.items import TRANSLATE
@@ -46,15 +45,6 @@ def test_model_of_a_manifest_has_its_own_device_and_dtype(script: Script) -> Non
         channel.send([Stop()])
         worker.thread.join()
     assert loaded == [("cpu", "float32"), ("cuda", "float32")]
-
-
-def test_worker_whose_model_cannot_be_loaded_reports_it_and_ends(
-    start: Start, script: Script
-) -> None:
-    script.load_error = CheckpointNotFoundError("it is not there")
-    talk = start()
-    assert talk.first == LoadFailed("en-pt: it is not there", "en-pt")
-    talk.worker.thread.join()
 
 
 def test_memory_of_a_failed_load_is_given_back(
