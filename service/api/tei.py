@@ -5,7 +5,7 @@ at a28ad28f39e0633749a21b74af23617fa86a0d0c.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from service.api import health, vectors
 from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
+from service.api.ranking import DocumentsRequest, rank_documents, score
 from service.api.request.parameters import described
 from service.api.request.reading import (
     read_parameters,
@@ -58,10 +59,11 @@ from service.tasks.embedding.inputs import (
     Text,
     TokenIds,
     as_inputs,
+    check_list,
+    check_text,
 )
 from service.tasks.parameters import ListOf, Parameters, Positive, example, not_empty, refuse
 from service.tasks.reranking import Inputs as ScoreInputs
-from service.tasks.reranking import Reranker, Scores
 from service.tasks.vocabulary import ServedReader, find_reader, find_vocabulary
 
 ErrorType = Literal["Unhealthy", "Backend", "Overloaded", "Validation", "Tokenizer"]
@@ -124,22 +126,6 @@ operation = APIRouter(tags=["operation"], responses=responses_of(TeiErrorBody, 5
 EMBEDDER: Any = Field(
     None, description="Name as in /v1/models; by default the first embedding model."
 )
-
-
-def check_list(value: Any, info: ValidationInfo) -> Any:
-    if value == []:
-        refuse(f"{info.field_name} parameter is an empty list; send one text or more")
-    return value
-
-
-def check_text(value: Any, info: ValidationInfo) -> Any:
-    check_list(value, info)
-    if value == "":
-        refuse(f"{info.field_name} parameter is empty; send a text")
-    if isinstance(value, list) and "" in value:
-        where = f"{info.field_name}[{value.index('')}]"
-        refuse(f"{where} parameter is empty; send a text, or leave it out")
-    return value
 
 
 class EmbedAllRequest(EmbedParameters):
@@ -339,23 +325,29 @@ class Prediction(BaseModel):
 
 @scoring.post("/rerank", **described(RerankRequest, list[Rank]))
 async def rerank(request: Request) -> Response:
-    """Returns the relevance score of each text for a query, in descending order."""
+    """Returns the relevance score of each text for a query, in descending order.
+
+    With `documents` in place of `texts`, request and reply are those of `/v1/rerank`.
+    """
     with context_of(request).stage("validate"):
-        body = await read_parameters(request, RerankRequest)
+        fields = await read_permitted(request)
+        has_texts = "texts" in fields or "documents" not in fields
+        body = validated(request, fields, RerankRequest if has_texts else DocumentsRequest)
+    if isinstance(body, DocumentsRequest):
+        return await rank_documents(request, body)
     return await rank(request, body)
 
 
 async def rank(request: Request, body: RerankRequest) -> Response:
     pairs: list[ScoreInputs] = [(body.query, text) for text in body.texts]
-    scores, _ = await score(request, body, "texts", pairs)
-    best = (-scores).argsort(kind="stable").tolist()  # texts of equal score keep their order
+    scored = await score(request, body, "texts", pairs)
     reply = [
         {
             "index": index,
-            "score": float(str(scores[index])),
+            "score": float(str(scored.scores[index])),
             **({"text": body.texts[index]} if body.return_text else {}),
         }
-        for index in best
+        for index in scored.order
     ]
     return JSONResponse(reply)
 
@@ -369,18 +361,9 @@ async def predict(request: Request) -> Response:
     inputs: list[ScoreInputs] = [
         (each,) if isinstance(each, str) else tuple(each) for each in given
     ]
-    scores, label = await score(request, body, "inputs", inputs)
+    scores, label, _ = await score(request, body, "inputs", inputs)
     reply = [[{"score": float(str(score)), "label": label}] for score in scores]
     return JSONResponse(reply if body.is_batch else reply[0])
-
-
-async def score(
-    request: Request, body: ScoreParameters, name: str, inputs: Sequence[ScoreInputs]
-) -> tuple[Scores, str]:
-    services, context = services_of(request), context_of(request)
-    context.num_inputs = len(inputs)
-    reranker = Reranker(services.catalog, services.backend, services.settings)
-    return await unless_disconnected(request, reranker.score(inputs, name, body, context))
 
 
 @router.post("/", **described(EmbedRequest, EmbedResponse | SimilarityResponse | list[Rank]))
@@ -532,11 +515,14 @@ class Info(BaseModel):
     max_batch_tokens: int
     max_batch_requests: int | None
     max_client_batch_size: int = Field(description="Largest number of texts of a request.")
-    auto_truncate: bool = Field(description="True, because /embed truncates by default.")
+    auto_truncate: bool = Field(description="The setting REGARD_TRUNCATE.")
     tokenization_workers: int
     version: str
     sha: str | None
     docker_label: str | None
+    reranker_id: str | None = Field(
+        None, description="The first cross-encoder. TEI serves one model, and has no such field."
+    )
 
 
 POOLING = {Pooling.LAST_TOKEN: "last_token"}
@@ -567,11 +553,12 @@ async def info(request: Request) -> Info:
         max_batch_tokens=settings.max_batch_tokens,
         max_batch_requests=None,
         max_client_batch_size=settings.max_inputs,
-        auto_truncate=True,
+        auto_truncate=settings.truncate,
         tokenization_workers=http_workers(settings.http_workers, settings.device),
         version=version("regard"),
         sha=None,
         docker_label=None,
+        reranker_id=next(iter(services.catalog.of_type(ServedReranker)), None),
     )
 
 

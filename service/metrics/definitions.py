@@ -19,6 +19,7 @@ from prometheus_client import (
     Gauge,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
 )
 
 from model.sequence import BatchStats
@@ -76,6 +77,7 @@ class Metrics:
         self.tasks = {
             phase: task for task, found in self.task_series.items() for phase in found.phases
         }
+        disable_created_metrics()  # a series more for each counter, which no query of ours uses
         self.registry = CollectorRegistry()
         self.exposition = Exposition(self.registry)
         self.openmetrics = Exposition(self.registry, is_openmetrics=True)

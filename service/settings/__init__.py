@@ -118,6 +118,7 @@ class Settings(BaseSettings):
     remote_key: SecretStr = NO_SECRET
     remote_requests: PositiveInt = 16
     openai_token_ids: bool = False
+    truncate: bool = True
 
     # Device workers and batches
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,20 @@ Inputs = tuple[str] | tuple[str, str]
 """One text, or a pair of a query and a text."""
 
 
+class Scored(NamedTuple):
+    """The scores of the inputs of a request."""
+
+    scores: Scores
+    label: str  # name of the model's only label
+    num_tokens: int  # of all inputs after truncation, with special tokens
+
+    @property
+    def order(self) -> list[int]:
+        """Indices of the inputs, best first; inputs of equal score keep their order."""
+        found: list[int] = (-self.scores).argsort(kind="stable").tolist()
+        return found
+
+
 @dataclass(slots=True)
 class Reranker:
     """Scores the texts of a request with a cross-encoder."""
@@ -39,9 +54,10 @@ class Reranker:
         param: str,
         options: ScoreParameters,
         context: RequestContext,
-    ) -> tuple[Scores, str]:
-        """Returns the score of each input, and the name of the model's only label.
+    ) -> Scored:
+        """Scores each input.
 
+        If `options.raw_scores` is None, the model's config decides between logits and sigmoid.
         `param` is the name of the inputs in the client's request, for error messages.
         """
         missing = (
@@ -62,7 +78,8 @@ class Reranker:
             pairs = await run_sized(num_chars, deadline, tokenize, served, inputs, end)
         inexact = [index for index, pair in enumerate(pairs) if not pair.is_exact]
         num_tokens = [pair.num_tokens for pair in pairs]
-        long = find_long(num_tokens, limit, options.truncate, param, inexact)
+        truncate = self.settings.truncate if options.truncate is None else options.truncate
+        long = find_long(num_tokens, limit, truncate, param, inexact)
         context.num_cut[served.name] = len(long)
         lengths = [len(pair.ids) for pair in pairs]
         check_num_tokens(lengths, self.settings.max_pending_tokens, param)
@@ -71,7 +88,9 @@ class Reranker:
         results = await lease.submit(items, deadline).in_order()
         context.add_times(results)
         logits = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
-        return logits if options.raw_scores else sigmoid(logits), served.config.label
+        config, is_raw = served.config, options.raw_scores
+        is_raw = config.is_raw if is_raw is None else is_raw
+        return Scored(logits if is_raw else sigmoid(logits), config.label, sum(lengths))
 
 
 def tokenize(

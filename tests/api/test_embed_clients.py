@@ -108,9 +108,11 @@ def test_large_reply_comes_whole(
     assert_array_equal(found, reference.vectors(*texts[:3]) * 300)
 
 
-def test_long_input_is_refused_by_default(client: openai.OpenAI) -> None:
+def test_long_input_is_cut_unless_the_request_forbids_it(client: openai.OpenAI) -> None:
+    cut = client.embeddings.create(model=MODEL, input=[CAT, LONG])
+    assert cut.usage.total_tokens == 8 + MAX_TOKENS
     with pytest.raises(openai.BadRequestError, match="17 tokens; this model takes 12") as refused:
-        client.embeddings.create(model=MODEL, input=[CAT, LONG])
+        client.embeddings.create(model=MODEL, input=[CAT, LONG], extra_body={"truncate": False})
     error = refused.value
     assert (error.status_code, error.code, error.param) == (400, "context_length_exceeded", "input")
 
@@ -119,7 +121,7 @@ def test_long_input_is_refused_by_default(client: openai.OpenAI) -> None:
     ("model", "given", "kind", "code", "param"),
     [
         ("no", "a", openai.NotFoundError, "model_not_found", "model"),
-        (MODEL, "", openai.BadRequestError, None, "input"),
+        (MODEL, [], openai.BadRequestError, None, "input"),
         (MODEL, [5, 10], openai.BadRequestError, None, "input"),
         (MODEL, ["a"] * 2049, openai.BadRequestError, "too_large", "input"),
         (MODEL, "a" * 2**21, openai.APIStatusError, "too_large", None),

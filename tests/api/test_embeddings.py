@@ -156,7 +156,6 @@ def test_more_vectors_of_tokens_than_a_reply_may_have_are_refused(server: AnySer
     ("fields", "kind", "words"),
     [
         ({"inputs": []}, InvalidRequestError, ["inputs", "empty list"]),
-        ({"inputs": ""}, InvalidRequestError, ["inputs", "empty"]),
         ({}, InvalidRequestError, ["missing inputs"]),
         ({"inputs": [3, 99]}, InvalidRequestError, ["token id 99"]),
         ({"inputs": "a", "model": "no"}, NotFoundError, ["no model no", "tiny, en-pt, pt-en"]),

@@ -76,10 +76,11 @@ def test_model_may_be_named(server: AnyServer) -> None:
     assert ranks(rerank(server)) == ranks(rerank(server, model="ranker"))
 
 
-def test_long_pair_is_refused_unless_it_may_be_cut(server: AnyServer) -> None:
+def test_long_pair_is_cut_unless_the_request_forbids_it(server: AnyServer) -> None:
     long = [*TEXTS, "cat " * 100]
-    assert_error(rerank(server, texts=long), RequestTooLargeError, "40", "texts")
-    assert len(ranks(rerank(server, texts=long, truncate=True))) == 4
+    refused = rerank(server, texts=long, truncate=False)
+    assert_error(refused, RequestTooLargeError, "40", "texts")
+    assert len(ranks(rerank(server, texts=long))) == 4
     left = ranks(rerank(server, texts=long, truncate=True, truncation_direction="Left"))
     assert len(left) == 4
 

@@ -103,7 +103,7 @@ def test_prediction_is_the_score_of_a_pair(server: Server) -> None:
     ("path", "body", "status", "error_type", "words"),
     [
         ("/embed", {}, 422, "Validation", "missing inputs"),
-        ("/", {"inputs": ""}, 422, "Validation", "inputs parameter is empty"),
+        ("/", {"inputs": []}, 422, "Validation", "inputs parameter is an empty list"),
         ("/embed", {"inputs": ["a"] * 5}, 422, "Validation", "the limit is 4"),
         ("/embed", {"inputs": "a " * 20, "truncate": False}, 422, "Validation", "takes 12"),
         ("/embed", {"inputs": "a", "model": "ranker"}, 424, "Backend", "embedder"),

@@ -31,6 +31,9 @@ ARCHITECTURES = (
 ).split()
 
 
+IDENTITY = "torch.nn.modules.linear.Identity"
+
+
 class CrossEncoderFiles(EmbeddingFiles):
     """The files of one cross-encoder, which has no `modules.json`."""
 
@@ -42,13 +45,15 @@ class CrossEncoderConfig:
     `num_segments` is the number of token types that the model distinguishes: at most 2 in BERT, and
     1 in the other families. Type 0 is the query, and type 1 is the text. With 2 types, the token
     table has a second row for each token, to whose id the caller adds `vocab_size` in a text
-    (`model.checkpoints.embedding`). `label` is the name of the only label.
+    (`model.checkpoints.embedding`). `label` is the name of the only label. `is_raw` says that
+    sentence-transformers returns the logit itself as the score, and not its sigmoid.
     """
 
     model: EmbeddingConfig
     vocab_size: int
     num_segments: int
     label: str
+    is_raw: bool = False
 
 
 def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles:
@@ -81,7 +86,15 @@ def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
     tokens = read_max_tokens(files.folder, encoder)
     model = EmbeddingConfig(folded, (Pooling.CLS,), head, tokens)
     label = str((labels or {}).get("0", "LABEL_0"))
-    return CrossEncoderConfig(model, encoder.vocab_size, num_segments, label)
+    is_raw = _activation(options) == IDENTITY
+    return CrossEncoderConfig(model, encoder.vocab_size, num_segments, label, is_raw)
+
+
+def _activation(options: Mapping[str, Any]) -> object:
+    """Returns the name of the function between logit and score, or None for the default."""
+    newer = options.get("sentence_transformers")
+    own = newer.get("activation_fn") if isinstance(newer, dict) else None
+    return own or options.get("sbert_ce_default_activation_function")
 
 
 def load_pair_tokenizer(files: CrossEncoderFiles, config: CrossEncoderConfig) -> PairTokenizer:

@@ -15,13 +15,19 @@ from service.api.libretranslate.streaming import detection_body
 from service.api.request import translation
 from service.api.request.parameters import describe
 from service.api.request.reading import check_scope
-from service.api.tei import check_list, check_text
 from service.errors import RequestTooLargeError
 from service.tasks.alignment.aligner import PairAligner, TranslatedPair
 from service.tasks.alignment.alignment import between_words, text_span
 from service.tasks.attention.requests import OneTextQuestion
 from service.tasks.attention.results import largest
-from service.tasks.embedding.inputs import EmbedParameters, EmbedQuery, ModelName, ScoreParameters
+from service.tasks.embedding.inputs import (
+    EmbedParameters,
+    EmbedQuery,
+    ModelName,
+    ScoreParameters,
+    check_list,
+    check_text,
+)
 from service.tasks.parameters import ListOf, Parameters, Positive, not_empty
 from service.tasks.reranking import Reranker
 from service.tasks.threads import run_sized
@@ -224,12 +230,11 @@ async def rerank(services: Services, context: HttpContext, given: RerankArgument
     reranker = Reranker(services.catalog, services.backend, services.settings)
     options = ScoreParameters.model_validate({"model": given.model})
     pairs = [(given.query, text) for text in given.texts]
-    scores, _ = await reranker.score(pairs, "texts", options, context)
-    best = (-scores).argsort(kind="stable")[: given.top_n].tolist()
+    scored = await reranker.score(pairs, "texts", options, context)
     return Ranks(
         results=[
-            Rank(index=index, score=float(str(scores[index])), text=given.texts[index])
-            for index in best
+            Rank(index=index, score=float(str(scored.scores[index])), text=given.texts[index])
+            for index in scored.order[: given.top_n]
         ]
     )
 

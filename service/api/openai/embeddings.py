@@ -31,6 +31,9 @@ router = APIRouter(tags=["embeddings"], responses=OPENAI_ERRORS)
 
 EncodingFormat = Literal["float", "base64"]
 
+EMBEDDING = (b"embedding", b"embedding")
+"""The `object` of a vector, and the field of its numbers."""
+
 
 def refuse_ids(inputs: Sequence[Input]) -> None:
     if not all(isinstance(each, str) for each in inputs):
@@ -46,10 +49,8 @@ def refuse_ids(inputs: Sequence[Input]) -> None:
 class EmbeddingsRequest(EmbedParameters):
     """The body of `POST /v1/embeddings`, in OpenAI's shape, with parameters of TEI in addition.
 
-    TEI is Text Embeddings Inference, a server of Hugging Face.
-
-    As at OpenAI, an input that is too long is refused by default. `truncate` is false by default
-    because OpenAI's client libraries do not show the header that reports truncation.
+    TEI is Text Embeddings Inference, a server of Hugging Face. The clients of Voyage and Jina send
+    the same body with `input_type` or `task`.
     """
 
     model_config = example(input=["The cat sat on the mat.", "A cat is sitting."])
@@ -69,14 +70,16 @@ class EmbeddingsRequest(EmbedParameters):
         description="Number of values to keep from the start of each vector; by default all.",
     )
     user: Any = Field(None, description="Accepted and ignored.")
-    truncate: bool = Field(
-        False,
-        description="Truncate inputs over the limit of the model. `truncated` marks these inputs, "
-        "and X-Truncated-Inputs counts them. If `truncate` is false, the server refuses them.",
+    input_type: str | None = Field(
+        None, description="Purpose, such as `query` or `document`; it chooses the model's prompt."
     )
+    task: str | None = Field(None, description="The same in Jina's words: `retrieval.query`.")
+    output_dimension: Positive | None = Field(None, description="`dimensions` in Voyage's words.")
+    output_dtype: Literal["float"] = Field("float", description="Voyage's type of numbers.")
 
     def query(self) -> EmbedQuery:
-        return EmbedQuery(self.input, "input", self, self.model, self.dimensions)
+        dimensions, purpose = self.dimensions or self.output_dimension, self.input_type or self.task
+        return EmbedQuery(self.input, "input", self, self.model, dimensions, purpose=purpose)
 
 
 class EmbeddingBody(BaseModel):
@@ -114,31 +117,45 @@ class EmbeddingsResponse(BaseModel):
 @router.post("/v1/embeddings", **described(EmbeddingsRequest, EmbeddingsResponse))
 async def embeddings(request: Request) -> Response:
     """Returns a vector for each text, in OpenAI's shape."""
+    return await embed_in_shape(request, EMBEDDING)
+
+
+async def embed_in_shape(request: Request, names: tuple[bytes, bytes]) -> Response:
+    """Answers an EmbeddingsRequest. `names` has the `object` and the field of each vector."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, EmbeddingsRequest)
         if not services.settings.openai_token_ids:
             refuse_ids(body.input)
     vectors, usage = await embed(request, body.query())
-    chunks = embeddings_chunks(vectors, context.model, usage, body.encoding_format)
+    chunks = embeddings_chunks(vectors, context.model, usage, body.encoding_format, names)
     return embed_response(chunks, num_bytes_of(vectors), usage, context)
 
 
 def embeddings_chunks(
-    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
+    vectors: Vectors,
+    model: str,
+    usage: EmbedUsage,
+    encoding: EncodingFormat,
+    names: tuple[bytes, bytes] = EMBEDDING,
 ) -> Iterator[bytes]:
-    return gather(_embeddings_parts(vectors, model, usage, encoding))
+    return gather(_embeddings_parts(vectors, model, usage, encoding, *names))
 
 
 def _embeddings_parts(
-    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
+    vectors: Vectors,
+    model: str,
+    usage: EmbedUsage,
+    encoding: EncodingFormat,
+    kind: bytes,
+    field: bytes,
 ) -> Iterator[bytes]:
     write = _as_base64 if encoding == "base64" else _as_floats
     truncated = set(usage.truncated)
     yield b'{"object":"list","data":['
     mark = b""
     for index, vector in enumerate(vectors):
-        yield mark + b'{"object":"embedding","index":%d,"embedding":' % index + write(vector)
+        yield mark + b'{"object":"%b","index":%d,"%b":' % (kind, index, field) + write(vector)
         yield b',"truncated":true}' if index in truncated else b"}"
         mark = b","
     num_tokens = sum(usage.num_tokens)

@@ -66,10 +66,10 @@ class OpenAIErrorBody(BaseModel):
 
     model_config = example(
         error={
-            "message": "Invalid request: missing input parameter",
+            "message": "there is no model gpt-4 that embeds; there are all-MiniLM-L6-v2",
             "type": "invalid_request_error",
-            "param": "input",
-            "code": None,
+            "param": "model",
+            "code": "model_not_found",
         }
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field
@@ -126,6 +126,7 @@ class ChangingBody(BaseModel):
 
 
 AnyModelBody = ModelBody | EmbedderBody | OtherBody | ChangingBody
+Body = TypeVar("Body", bound=AnyModelBody)
 
 
 class ModelList(BaseModel):
@@ -184,7 +185,7 @@ def all_models(services: Services, status: Status) -> list[AnyModelBody]:
     ]
 
 
-def find_model(name: str, models: Sequence[AnyModelBody]) -> AnyModelBody:
+def find_model(name: str, models: Sequence[Body]) -> Body:
     for each in models:
         if each.id == name:
             return each

@@ -18,12 +18,14 @@ from service.tasks.embedding.inputs import EmbedQuery
 from service.tasks.embedding.limits import (
     check_dimensions,
     check_ids,
+    check_not_empty,
     check_num_inputs,
     check_num_tokens,
     check_num_vectors,
     find_language,
     find_long,
     find_prompt,
+    prompt_for,
 )
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
@@ -98,7 +100,7 @@ class Embedder:
         context.model = reader.name
         check_num_inputs(query.inputs, self.settings.max_inputs, query.param)
         check_ids(query.inputs, reader.vocab_size, query.param)
-        reader, prompt = prompted(reader, query.reading.prompt_name)
+        reader, prompt = prompted(reader, query.reading.prompt_name, query.purpose)
         sizes = list(map(len, query.inputs))
         num_chars = sum(sizes) + len(sizes) * len(prompt)
         estimate = sum([min(size // CHARS_PER_TOKEN, reader.max_tokens) for size in sizes]) + 1
@@ -127,22 +129,28 @@ class Embedder:
         uncut = [text.num_tokens for text in texts]
         uncounted = [place for place, text in enumerate(texts) if not text.is_exact]
         limit, truncate = reader.max_tokens, query.reading.truncate
+        truncate = self.settings.truncate if truncate is None else truncate
         truncated = find_long(uncut, limit, truncate, query.param, uncounted)
         num_tokens = [len(text.ids) for text in texts]
         check_num_tokens(num_tokens, self.settings.max_pending_tokens, query.param)
+        check_not_empty(num_tokens, query.param)
         if query.is_per_token:
             check_num_vectors(num_tokens, self.settings.max_token_vectors, query.param)
         return EmbedUsage(num_chars, num_tokens, truncated, self.device)
 
 
-def prompted(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
-    """Returns the TextReader and the prompt that the `prompt_name` of a request chooses.
+def prompted(
+    reader: TextReader, name: str | None, purpose: str | None = None
+) -> tuple[TextReader, str]:
+    """Returns the TextReader and the prompt that `prompt_name` or else `purpose` chooses.
 
     In a multilingual translation model the name is a language. The returned reader then puts the
     language's token before each text, and the prompt is empty.
     """
     if reader.languages:
         return reader.with_language(find_language(name, reader.languages)), ""
+    if name is None and purpose is not None:
+        name = prompt_for(purpose, reader.prompts)
     return reader, find_prompt(name, reader.prompts, reader.default_prompt)
 
 

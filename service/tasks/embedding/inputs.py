@@ -38,7 +38,7 @@ def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
 def _are_valid(inputs: list[Any]) -> bool:
     # A Python loop over 400,000 texts would block other requests for a third of a second.
     types = set(map(type, inputs))
-    if not types <= {str, list} or (str in types and "" in inputs):
+    if not types <= {str, list}:
         return False
     if list not in types:
         return True
@@ -60,8 +60,8 @@ def _first_fault(inputs: list[Any]) -> int:
 
 
 def _fault_of(value: Any) -> str:
-    if value in ("", []):
-        return "is empty; send a text, or leave it out"
+    if value == []:
+        return "is an empty list; send a text or token ids, or leave it out"
     if isinstance(value, str):
         return ""
     if not isinstance(value, list) or set(map(type, value)) != {int}:
@@ -80,6 +80,22 @@ def check_name(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
+def check_list(value: Any, info: ValidationInfo) -> Any:
+    if value == []:
+        refuse(f"{info.field_name} parameter is an empty list; send one text or more")
+    return value
+
+
+def check_text(value: Any, info: ValidationInfo) -> Any:
+    check_list(value, info)
+    if value == "":
+        refuse(f"{info.field_name} parameter is empty; send a text")
+    if isinstance(value, list) and "" in value:
+        where = f"{info.field_name}[{value.index('')}]"
+        refuse(f"{where} parameter is empty; send a text, or leave it out")
+    return value
+
+
 def lower(value: Any) -> Any:
     """Accepts `Right` from older clients of TEI."""
     return value.lower() if isinstance(value, str) else value
@@ -87,23 +103,25 @@ def lower(value: Any) -> Any:
 
 Text = Annotated[str, Field(min_length=1)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
-Several = Annotated[list[Text | TokenIds], Field(min_length=1)]
+Several = Annotated[list[str | TokenIds], Field(min_length=1)]
 
 Inputs = Annotated[
     list[Input],
-    PlainValidator(as_inputs, json_schema_input_type=Text | TokenIds | Several),
+    PlainValidator(as_inputs, json_schema_input_type=str | TokenIds | Several),
 ]
 
 ModelName = Annotated[str | None, BeforeValidator(check_name)]
+
+TRUNCATE = "If false, a request with such an input is refused. By default, REGARD_TRUNCATE decides."
 
 
 class EmbedParameters(Parameters):
     """The options that decide how a model reads the inputs."""
 
-    truncate: bool = Field(
-        True,
+    truncate: bool | None = Field(
+        None,
         description="Cut inputs that are too long for the model, and count them in "
-        "X-Truncated-Inputs. If false, a request with such an input is refused.",
+        f"X-Truncated-Inputs. {TRUNCATE}",
     )
     truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
         "right", description="End at which the input is truncated."
@@ -127,16 +145,17 @@ class EmbedQuery:
     dimensions: int | None = None  # number of values to keep of each vector; None keeps all
     is_normalized: bool = True  # scales vectors to length 1
     is_per_token: bool = False  # one vector for each token, neither pooled nor scaled
+    purpose: str | None = None  # such as `search_query`; chooses a prompt if none is named
 
 
 class ScoreParameters(Parameters):
     """The parameters that `/rerank` and `/predict` have in common."""
 
-    raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
-    truncate: bool = Field(
-        False,
-        description="Cut inputs that are too long for the model. If false, a request with such an "
-        "input is refused.",
+    raw_scores: bool | None = Field(
+        False, description="Return logits instead of scores from 0 to 1."
+    )
+    truncate: bool | None = Field(
+        None, description=f"Cut inputs that are too long for the model. {TRUNCATE}"
     )
     truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
         "right", description="End at which texts are truncated."

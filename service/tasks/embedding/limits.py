@@ -26,6 +26,16 @@ def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
     _check_total(num_tokens, limit, param, remedy)
 
 
+def check_not_empty(num_tokens: Sequence[int], param: str) -> None:
+    """Refuses an empty text for a model that puts no special tokens around texts."""
+    if 0 in num_tokens:
+        place = f"{param}[{num_tokens.index(0)}]"
+        raise InvalidRequestError(
+            f"Invalid request: {place} has no tokens, and this model adds none; leave it out",
+            param=param,
+        )
+
+
 def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None:
     """Refuses a request whose response would have too many token vectors.
 
@@ -102,6 +112,24 @@ def find_prompt(name: str | None, prompts: Mapping[str, str], default: str | Non
             param="prompt_name",
         )
     return prompts[name]
+
+
+QUERIES = ("query", "retrieval.query")
+DOCUMENTS = ("document", "passage", "corpus", "retrieval.passage")
+PURPOSES = {
+    "search_query": QUERIES,
+    "search_document": DOCUMENTS,
+    **dict.fromkeys(QUERIES, QUERIES),
+    **dict.fromkeys(DOCUMENTS, DOCUMENTS),
+}
+"""Names of prompts that a purpose of other APIs may have in a model, the preferred name first."""
+
+
+def prompt_for(purpose: str, prompts: Mapping[str, str]) -> str | None:
+    """Returns the name of the model's prompt for a purpose; None for the default prompt."""
+    known = {name.lower(): name for name in prompts}
+    wanted = (purpose.lower(), *PURPOSES.get(purpose.lower(), ()))
+    return next((known[name] for name in wanted if name in known), None)
 
 
 def find_language(name: str | None, languages: Collection[str]) -> str:
