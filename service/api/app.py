@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from service.api import google, health, page, tei
+from service.api import cohere, google, health, ollama, page, tei, vllm, weaviate
 from service.api.access import AccessRules, Hosts, Origins
 from service.api.attention import routes as attention
 from service.api.azure import routes as azure
@@ -50,6 +50,10 @@ DIALECTS = (
     embeddings.DIALECT,
     chat.DIALECT,
     mcp.DIALECT,
+    cohere.DIALECT,
+    vllm.DIALECT,
+    ollama.DIALECT,
+    weaviate.DIALECT,
     health.DIALECT,
     page.DIALECT,
 )

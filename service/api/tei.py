@@ -331,11 +331,9 @@ async def rerank(request: Request) -> Response:
     """
     with context_of(request).stage("validate"):
         fields = await read_permitted(request)
-        has_texts = "texts" in fields or "documents" not in fields
-        body = validated(request, fields, RerankRequest if has_texts else DocumentsRequest)
-    if isinstance(body, DocumentsRequest):
-        return await rank_documents(request, body)
-    return await rank(request, body)
+    if "documents" in fields and "texts" not in fields:
+        return await rank_documents(request, validated(request, fields, DocumentsRequest))
+    return await rank(request, validated(request, fields, RerankRequest))
 
 
 async def rank(request: Request, body: RerankRequest) -> Response:

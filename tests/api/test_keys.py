@@ -7,11 +7,13 @@ import pytest
 
 from service.api.app import DIALECTS
 from service.api.azure.errors import azure_shape
+from service.api.cohere import cohere_shape
 from service.api.deepl.errors import deepl_shape
 from service.api.dialect import Routes
 from service.api.errors import ErrorShape, own_shape
 from service.api.google import google_shape
 from service.api.mcp.routes import mcp_shape
+from service.api.ollama import ollama_shape
 from service.api.openai.errors import openai_shape
 from service.api.tei import tei_shape
 from service.errors import InvalidKeyError, MissingKeyError
@@ -43,6 +45,8 @@ REFUSALS: dict[ErrorShape, tuple[tuple[int, int], str]] = {
     azure_shape: ((401, 401), '"code":401000,'),
     mcp_shape: ((401, 401), '"jsonrpc":"2.0"'),
     tei_shape: ((401, 401), '"error_type":'),
+    cohere_shape: ((401, 401), " API key"),
+    ollama_shape: ((401, 401), " API key"),
     own_shape: ((400, 403), '"error_type":'),
 }
 """Statuses for a missing key and for a wrong key, and words of both bodies."""

@@ -206,7 +206,7 @@ def test_histograms_have_the_trace_as_an_exemplar_in_openmetrics(
 
 def exemplars(text: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
+    for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.exemplar:
                 found.setdefault(sample.name, set()).add(sample.exemplar.labels["trace_id"])

@@ -1,0 +1,214 @@
+"""The routes of Cohere's API, versions 1 and 2: rerank and embed.
+
+The rerank routes of Jina, Voyage, vLLM and Infinity are the same (`service.api.ranking`).
+
+Source: https://docs.cohere.com/reference/embed; https://docs.cohere.com/v1/reference/embed;
+https://docs.cohere.com/reference/rerank.
+"""
+
+import base64
+from typing import Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Request
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from service.api import vectors
+from service.api.context import context_of
+from service.api.dialect import Dialect
+from service.api.errors import responses_of, status_of
+from service.api.ranking import DocumentsRequest, DocumentsResponse, meta_of, rank_documents
+from service.api.request.parameters import described
+from service.api.request.reading import read_parameters
+from service.api.responses import json_chunks, num_bytes_of
+from service.errors import (
+    InvalidKeyError,
+    InvalidRequestError,
+    MissingKeyError,
+    RequestTooLargeError,
+    ServiceError,
+)
+from service.items import EMBED, RERANK
+from service.tasks.context import RequestContext
+from service.tasks.embedding.embedder import Vectors
+from service.tasks.embedding.inputs import EmbedParameters, EmbedQuery, ModelName
+from service.tasks.parameters import ListOf, Parameters, Positive, example
+
+STATUSES: dict[type[ServiceError], int] = {
+    MissingKeyError: 401,
+    InvalidKeyError: 401,
+    RequestTooLargeError: 400,
+}
+"""Cohere's statuses, where they differ from the statuses in `service.errors.KINDS`."""
+
+
+class CohereErrorBody(BaseModel):
+    """The body of errors of Cohere's routes."""
+
+    model_config = example(
+        id="5f2c6f0e8d7b4a53", message="Invalid request: missing query parameter"
+    )
+
+    id: str = Field(description="Id of the request, as in X-Request-Id.")
+    message: str = Field(description="The fault, with the value, the limit and the remedy.")
+
+
+COHERE_ERRORS = responses_of(CohereErrorBody, 400, 401, 403, 404, 413, 429, 500, 503, 504)
+
+
+def cohere_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:
+    return status_of(error, STATUSES), {"id": context.request_id, "message": error.joined}
+
+
+ranking = APIRouter(tags=["reranking"], responses=COHERE_ERRORS)
+embedding = APIRouter(tags=["embeddings"], responses=COHERE_ERRORS)
+
+
+@ranking.post(
+    "/v1/rerank",
+    operation_id="rerank_of_cohere_1",
+    **described(DocumentsRequest, DocumentsResponse),
+)
+@ranking.post("/v2/rerank", **described(DocumentsRequest, DocumentsResponse))
+async def rerank_documents(request: Request) -> Response:
+    """Returns documents in the order of their relevance to a query, best first."""
+    with context_of(request).stage("validate"):
+        body = await read_parameters(request, DocumentsRequest)
+    return await rank_documents(request, body)
+
+
+EmbeddingType = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
+
+DIRECTIONS: dict[str | None, dict[str, Any]] = {
+    None: {},
+    "NONE": {"truncate": False},
+    "START": {"truncate": True, "truncation_direction": "left"},
+    "END": {"truncate": True},
+}
+"""The options of EmbedParameters for each value of Cohere's `truncate`."""
+
+
+class CohereEmbedRequest(Parameters):
+    """The body of `POST /v1/embed` and `/v2/embed`."""
+
+    model_config = example(texts=["The cat sat on the mat."], input_type="search_document")
+
+    texts: ListOf[str] | None = Field(None, description="Texts to embed.")
+    inputs: ListOf[dict[str, Any]] | None = Field(
+        None, description="Inputs of version 2 in place of `texts`; only text is accepted."
+    )
+    images: Any = Field(None, description="Refused: no model reads images.")
+    model: ModelName = Field(
+        None, description="Name as in /v1/models; by default the first embedding model."
+    )
+    input_type: str | None = Field(
+        None,
+        description="Purpose, such as `search_query` or `search_document`; it chooses the model's "
+        "prompt.",
+    )
+    embedding_types: list[EmbeddingType] | None = Field(
+        None, description="Types of numbers; by default `float`."
+    )
+    output_dimension: Positive | None = Field(
+        None, description="Number of leading values to keep of each vector; by default all."
+    )
+    truncate: Literal["NONE", "START", "END"] | None = Field(
+        None, description="End at which a long text is cut; by default REGARD_TRUNCATE decides."
+    )
+
+    def query(self) -> EmbedQuery:
+        texts = self.texts or [_text_of(*each) for each in enumerate(self.inputs or [])]
+        if self.images or not texts:
+            fault = "images are not supported" if self.images else "missing texts parameter"
+            raise InvalidRequestError(f"Invalid request: {fault}; send texts", param="texts")
+        reading = EmbedParameters.model_validate(DIRECTIONS[self.truncate])
+        return EmbedQuery(
+            texts,
+            "texts",
+            reading,
+            self.model,
+            self.output_dimension,
+            purpose=self.input_type,
+        )
+
+
+def _text_of(place: int, member: dict[str, Any]) -> str:
+    content = member.get("content")
+    parts = content if isinstance(content, list) else []
+    given = [part.get("text") for part in parts if isinstance(part, dict)]
+    texts = [text for text in given if isinstance(text, str)]
+    if not texts or len(texts) < len(parts):
+        raise InvalidRequestError(
+            f"Invalid request: inputs[{place}] needs content, a list of objects with text",
+            param="inputs",
+        )
+    return "\n".join(texts)
+
+
+class CohereEmbedResponse(BaseModel):
+    """The vectors of each type; in version 1 without `embedding_types`, one list of vectors."""
+
+    id: str
+    response_type: Literal["embeddings_by_type", "embeddings_floats"]
+    embeddings: dict[EmbeddingType, list[list[float]] | list[str]] | list[list[float]]
+    texts: list[str]
+    meta: dict[str, Any]
+
+
+@embedding.post(
+    "/v1/embed",
+    operation_id="embed_of_cohere_1",
+    **described(CohereEmbedRequest, CohereEmbedResponse),
+)
+@embedding.post("/v2/embed", **described(CohereEmbedRequest, CohereEmbedResponse))
+async def embed_texts(request: Request) -> Response:
+    """Returns a vector for each text, in one or several types of numbers."""
+    context = context_of(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, CohereEmbedRequest)
+        query = body.query()
+    found, usage = await vectors.embed(request, query)
+    tokens, types = sum(usage.num_tokens), body.embedding_types
+    is_plain = types is None and request.url.path == "/v1/embed"
+    reply: dict[str, Any] = {
+        "id": context.request_id,
+        "response_type": "embeddings_floats" if is_plain else "embeddings_by_type",
+        "embeddings": found
+        if is_plain
+        else {name: converted(found, name) for name in types or ["float"]},
+        "texts": [*query.inputs],
+        "meta": meta_of(tokens, {"input_tokens": tokens}),
+    }
+    return vectors.embed_response(json_chunks(reply), num_bytes_of(reply), usage, context)
+
+
+def converted(found: Vectors, name: EmbeddingType) -> NDArray[Any] | list[str]:
+    """Returns the vectors (n, D) as another type of numbers; each vector by itself.
+
+    int8: the largest absolute value of a vector becomes 127. uint8 is int8 + 128. Binary: a bit is
+    1 for a value above 0, and 8 bits are a byte. A signed byte is the unsigned byte - 128.
+    """
+    if name == "float":
+        return found
+    if name == "base64":
+        return [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in found]
+    if name in ("binary", "ubinary"):
+        unsigned: NDArray[Any] = np.packbits(found > 0, axis=1)
+        return unsigned if name == "ubinary" else (unsigned ^ 0x80).view(np.int8)
+    largest = np.abs(found).max(axis=1, keepdims=True)
+    scaled = np.divide(127 * found, largest, out=np.zeros_like(found), where=largest > 0)
+    signed: NDArray[Any] = np.rint(scaled).astype(np.int8)
+    return signed if name == "int8" else signed.view(np.uint8) ^ 0x80
+
+
+DIALECT = Dialect(
+    (ranking, embedding),
+    tasks={
+        **dict.fromkeys(("/v1/rerank", "/v2/rerank"), RERANK),
+        **dict.fromkeys(("/v1/embed", "/v2/embed"), EMBED),
+    },
+    error_shape=cohere_shape,
+    scope="embed",
+)

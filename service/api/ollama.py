@@ -1,0 +1,241 @@
+"""The routes of Ollama that embed texts and that list models.
+
+Ollama adds the tag `:latest` to a name without a tag; both forms name the served model.
+
+Source: https://docs.ollama.com/api; ollama/ollama, api/types.go.
+"""
+
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from pydantic import AfterValidator, BaseModel, Field
+from starlette.responses import Response
+
+from service.api.context import context_of
+from service.api.dialect import Dialect
+from service.api.errors import responses_of, status_of
+from service.api.openai.models import EmbedderBody, find_model, shown_models
+from service.api.request.parameters import described
+from service.api.request.reading import read_parameters
+from service.api.responses import json_chunks, num_bytes_of
+from service.api.vectors import embed, embed_response
+from service.errors import InvalidKeyError, MissingKeyError, RequestTooLargeError, ServiceError
+from service.items import EMBED
+from service.tasks.context import RequestContext
+from service.tasks.embedding.inputs import EmbedParameters, EmbedQuery, ModelName
+from service.tasks.parameters import ListOf, Parameters, Positive, example
+
+LATEST = ":latest"
+
+STATUSES: dict[type[ServiceError], int] = {
+    MissingKeyError: 401,
+    InvalidKeyError: 401,
+    RequestTooLargeError: 400,
+}
+"""Ollama's statuses, where they differ from the statuses in `service.errors.KINDS`."""
+
+
+class OllamaErrorBody(BaseModel):
+    """The body of errors of the routes under /api/."""
+
+    model_config = example(error="there is no model a that embeds; there are all-MiniLM-L6-v2")
+
+    error: str = Field(description="The fault, with the value, the limit and the remedy.")
+
+
+OLLAMA_ERRORS = responses_of(OllamaErrorBody, 400, 401, 403, 404, 413, 429, 500, 503, 504)
+
+
+def ollama_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
+    return status_of(error, STATUSES), {"error": error.joined}
+
+
+def untagged(name: str | None) -> str | None:
+    return name and name.removesuffix(LATEST)
+
+
+TaggedName = Annotated[ModelName, AfterValidator(untagged)]
+MODEL: Any = Field(None, description="Name as in /api/tags; by default the first embedding model.")
+
+
+class OllamaEmbedRequest(EmbedParameters):
+    """The body of `POST /api/embed`. `options` and `keep_alive` are ignored."""
+
+    model_config = example(model="all-MiniLM-L6-v2", input=["A cat.", "A dog."])
+
+    input: str | ListOf[str] = Field(description="One text or a list.")
+    model: TaggedName = MODEL
+    dimensions: Positive | None = Field(
+        None, description="Number of leading values to keep of each vector; by default all."
+    )
+
+
+class OllamaEmbedResponse(BaseModel):
+    """One vector for each input, in the order of the inputs."""
+
+    model: str
+    embeddings: list[list[float]]
+    total_duration: int = Field(description="Time until the vectors were computed, in ns.")
+    load_duration: int = Field(description="Always 0: models are loaded before requests.")
+    prompt_eval_count: int = Field(description="Tokens that the model has read.")
+
+
+class OllamaPromptRequest(Parameters):
+    """The body of `POST /api/embeddings`, Ollama's older route for one text."""
+
+    model_config = example(model="all-MiniLM-L6-v2", prompt="A cat.")
+
+    prompt: str = Field(description="The text.")
+    model: TaggedName = MODEL
+
+
+class OllamaPromptResponse(BaseModel):
+    """The vector of the text."""
+
+    embedding: list[float]
+
+
+router = APIRouter(tags=["embeddings"], responses=OLLAMA_ERRORS)
+model_routes = APIRouter(tags=["models"])
+
+
+@router.post("/api/embed", **described(OllamaEmbedRequest, OllamaEmbedResponse))
+async def embed_inputs(request: Request) -> Response:
+    """Returns a vector for each text, in Ollama's form."""
+    context = context_of(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, OllamaEmbedRequest)
+    inputs = [body.input] if isinstance(body.input, str) else body.input
+    query = EmbedQuery(inputs, "input", body, body.model, body.dimensions)
+    found, usage = await embed(request, query)
+    reply = {
+        "model": context.model,
+        "embeddings": found,
+        "total_duration": int(1e9 * (time.perf_counter() - context.started)),
+        "load_duration": 0,
+        "prompt_eval_count": sum(usage.num_tokens),
+    }
+    return embed_response(json_chunks(reply), num_bytes_of(reply), usage, context)
+
+
+@router.post("/api/embeddings", **described(OllamaPromptRequest, OllamaPromptResponse))
+async def embed_prompt(request: Request) -> Response:
+    """Returns the vector of one text, in Ollama's older form."""
+    context = context_of(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, OllamaPromptRequest)
+    reading = EmbedParameters.model_validate({})
+    found, usage = await embed(request, EmbedQuery([body.prompt], "prompt", reading, body.model))
+    reply = {"embedding": found[0]}
+    return embed_response(json_chunks(reply), num_bytes_of(reply), usage, context)
+
+
+class OllamaDetails(BaseModel):
+    """Facts about the files of a model. Ollama's formats and families do not apply."""
+
+    format: str = "regard"
+    family: str = "embed"
+    quantization_level: str = Field(description="The precision; empty while the model loads.")
+
+
+class OllamaModel(BaseModel):
+    """An embedding model."""
+
+    name: str
+    model: str
+    modified_at: datetime = Field(description="Start of the server.")
+    digest: str = Field(description="First digits of the sha256 sum of the weights.")
+    details: OllamaDetails
+
+
+class OllamaTags(BaseModel):
+    """The response of `GET /api/tags`."""
+
+    models: list[OllamaModel]
+
+
+class OllamaShowRequest(Parameters):
+    """The body of `POST /api/show`."""
+
+    model_config = example(model="all-MiniLM-L6-v2")
+
+    model: TaggedName = Field(None, description="Name as in /api/tags.")
+    name: TaggedName = Field(None, description="Older name of `model`.")
+
+
+class OllamaShow(BaseModel):
+    """The response of `POST /api/show`."""
+
+    modified_at: datetime
+    details: OllamaDetails
+    model_info: dict[str, int | str] = Field(description="Sizes of the model.")
+    capabilities: list[str] = ["embedding"]
+
+
+class OllamaVersion(BaseModel):
+    """The response of `GET /api/version`."""
+
+    version: str
+
+
+async def embedders(request: Request) -> list[EmbedderBody]:
+    return [each for each in await shown_models(request) if isinstance(each, EmbedderBody)]
+
+
+def details_of(body: EmbedderBody) -> OllamaDetails:
+    return OllamaDetails(quantization_level=body.dtype or "")
+
+
+@model_routes.get("/api/tags")
+async def tags(request: Request) -> OllamaTags:
+    """Lists the embedding models and their aliases, in Ollama's form."""
+    return OllamaTags(
+        models=[
+            OllamaModel(
+                name=body.id + LATEST * (":" not in body.id),
+                model=body.id + LATEST * (":" not in body.id),
+                modified_at=datetime.fromtimestamp(body.created, UTC),
+                digest=body.revision,
+                details=details_of(body),
+            )
+            for body in await embedders(request)
+        ]
+    )
+
+
+@model_routes.post(
+    "/api/show",
+    responses=OLLAMA_ERRORS,
+    **described(OllamaShowRequest, OllamaShow),
+)
+async def show(request: Request) -> OllamaShow:
+    """Returns one embedding model, in Ollama's form."""
+    asked = await read_parameters(request, OllamaShowRequest)
+    body = find_model(asked.model or asked.name or "", await embedders(request))
+    return OllamaShow(
+        modified_at=datetime.fromtimestamp(body.created, UTC),
+        details=details_of(body),
+        model_info={
+            "general.architecture": "embed",
+            "embed.embedding_length": body.dimensions,
+            "embed.context_length": body.max_tokens,
+        },
+    )
+
+
+@model_routes.get("/api/version")
+async def version_of_server() -> OllamaVersion:
+    """Returns the version of Regard."""
+    return OllamaVersion(version=version("regard"))
+
+
+DIALECT = Dialect(
+    (router, model_routes),
+    tasks=dict.fromkeys(("/api/embed", "/api/embeddings"), EMBED),
+    prefixes=("/api/",),
+    error_shape=ollama_shape,
+    scope="embed",
+)

@@ -1,0 +1,141 @@
+"""The routes of vLLM that score pairs of texts and that return vectors: /score and /pooling.
+
+Source: vLLM, docs/serving/openai_compatible_server.md, "Score API" and "Pooling API".
+"""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, BeforeValidator, Field
+from starlette.responses import Response
+
+from service.api.context import context_of, services_of
+from service.api.dialect import Dialect
+from service.api.openai.embeddings import EmbeddingsRequest, EmbeddingsUsage, embed_in_shape
+from service.api.openai.errors import OPENAI_ERRORS, openai_shape
+from service.api.ranking import score
+from service.api.request.parameters import described
+from service.api.request.reading import read_parameters
+from service.api.responses import JSONResponse
+from service.errors import InvalidRequestError
+from service.items import EMBED, RERANK
+from service.tasks.embedding.inputs import ScoreParameters, check_list
+from service.tasks.parameters import ListOf, example, not_empty
+
+Texts = Annotated[str | ListOf[str], BeforeValidator(check_list)]
+
+
+def texts_field(description: str) -> Any:
+    return Field(None, description=description, json_schema_extra=not_empty)
+
+
+class ScoreRequest(ScoreParameters):
+    """The body of `POST /score`: one query and n texts, or n queries and n texts."""
+
+    model_config = example(
+        text_1="Where did the cat sit?", text_2=["The train is late.", "The cat sat on the mat."]
+    )
+
+    text_1: Texts | None = texts_field("A query, or a list of queries.")
+    text_2: Texts | None = texts_field("A text, or a list of texts.")
+    queries: Texts | None = texts_field("Newer name of `text_1`.")
+    documents: Texts | None = texts_field("Newer name of `text_2`.")
+    raw_scores: bool | None = Field(
+        None, description="Return logits, or false for scores from 0 to 1. As in `/v1/rerank`."
+    )
+
+    def pairs(self) -> list[tuple[str, str]]:
+        queries = _as_list(self.text_1 or self.queries, "text_1")
+        texts = _as_list(self.text_2 or self.documents, "text_2")
+        if len(queries) not in (1, len(texts)):
+            raise InvalidRequestError(
+                f"Invalid request: text_1 has {len(queries)} texts and text_2 has {len(texts)}; "
+                "send one query, or as many queries as texts",
+                param="text_1",
+            )
+        queries = queries * len(texts) if len(queries) == 1 else queries
+        return [*zip(queries, texts, strict=True)]
+
+
+def _as_list(given: str | list[str] | None, name: str) -> list[str]:
+    if given is None:
+        raise InvalidRequestError(f"Invalid request: missing {name} parameter", param=name)
+    return [given] if isinstance(given, str) else given
+
+
+class PairScore(BaseModel):
+    """The score of one pair."""
+
+    index: int
+    object: Literal["score"] = "score"
+    score: float
+
+
+class ScoreResponse(BaseModel):
+    """One score for each pair, in the order of the pairs."""
+
+    id: str
+    object: Literal["list"] = "list"
+    created: int = Field(description="Start of the server, in Unix seconds.")
+    model: str
+    data: list[PairScore]
+    usage: EmbeddingsUsage
+
+
+class PooledBody(BaseModel):
+    """The vector of one input."""
+
+    object: Literal["pooling"] = "pooling"
+    index: int
+    data: list[float] | str = Field(description="Numbers, or one base64 text.")
+
+
+class PoolingResponse(BaseModel):
+    """One vector for each input, in the order of the inputs."""
+
+    object: Literal["list"] = "list"
+    data: list[PooledBody]
+    model: str
+    usage: EmbeddingsUsage
+
+
+router = APIRouter(tags=["reranking"], responses=OPENAI_ERRORS)
+
+
+@router.post("/v1/score", operation_id="score_of_vllm_1", **described(ScoreRequest, ScoreResponse))
+@router.post("/score", **described(ScoreRequest, ScoreResponse))
+async def score_pairs(request: Request) -> Response:
+    """Returns the score of each pair of a query and a text."""
+    services, context = services_of(request), context_of(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, ScoreRequest)
+        pairs = body.pairs()
+    scored = await score(request, body, "text_2", pairs)
+    tokens = scored.num_tokens
+    return JSONResponse(
+        {
+            "id": context.request_id,
+            "object": "list",
+            "created": services.started,
+            "model": context.model,
+            "data": [
+                {"index": index, "object": "score", "score": float(str(value))}
+                for index, value in enumerate(scored.scores)
+            ],
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        }
+    )
+
+
+@router.post("/pooling", **described(EmbeddingsRequest, PoolingResponse))
+async def pooling(request: Request) -> Response:
+    """Returns a vector for each text, as /v1/embeddings does, in vLLM's form."""
+    return await embed_in_shape(request, (b"pooling", b"data"))
+
+
+DIALECT = Dialect(
+    (router,),
+    tasks={"/score": RERANK, "/v1/score": RERANK, "/pooling": EMBED},
+    error_shape=openai_shape,
+    scope="embed",
+)
