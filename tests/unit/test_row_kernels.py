@@ -251,7 +251,8 @@ def test_translations_by_the_kernel_are_those_of_the_plain_runner(
     triton: RowKernels, family: Family
 ) -> None:
     limits = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=256)
-    runner, sources = CudaRunner(family.model(), limits), tiny_sources(2, longest=3)
+    model, sources = family.model(max_length_factor=1.5), tiny_sources(3, longest=3)
+    runner = CudaRunner(model, limits)
     runner.kernels = triton
-    expected = greedy_ids(Engine(TorchRunner(family.model(), limits), limits), sources)
+    expected = greedy_ids(Engine(TorchRunner(model, limits), limits), sources)
     assert greedy_ids(Engine(runner, limits), sources) == expected
