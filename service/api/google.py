@@ -204,7 +204,7 @@ async def translate(request: Request) -> Response:
     """Translates a text or a list of texts, in Google's shape."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = validated(request, await read_permitted(request, read_all), GoogleTranslateRequest)
+        body = validated(await read_permitted(request, read_all), GoogleTranslateRequest)
         texts = as_texts("q", body.q, services.settings, context)
         source, target = find_languages(
             services.catalog, ("source", named_source(body.source)), ("target", body.target)
@@ -270,7 +270,7 @@ def _with_quotes(texts: Sequence[str]) -> list[str]:
 async def detect(request: Request) -> Response:
     """Detects the language of each text, in Google's shape."""
     services, context = services_of(request), context_of(request)
-    body = validated(request, await read_permitted(request, read_all), GoogleDetectRequest)
+    body = validated(await read_permitted(request, read_all), GoogleDetectRequest)
     texts = as_texts("q", body.q, services.settings, context)
     deadline = context.deadline(services.settings.request_timeout_seconds)
     work = services.translator.detection.detect(texts, deadline)

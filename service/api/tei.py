@@ -332,8 +332,8 @@ async def rerank(request: Request) -> Response:
     with context_of(request).stage("validate"):
         fields = await read_permitted(request)
     if "documents" in fields and "texts" not in fields:
-        return await rank_documents(request, validated(request, fields, DocumentsRequest))
-    return await rank(request, validated(request, fields, RerankRequest))
+        return await rank_documents(request, validated(fields, DocumentsRequest))
+    return await rank(request, validated(fields, RerankRequest))
 
 
 async def rank(request: Request, body: RerankRequest) -> Response:
@@ -376,11 +376,11 @@ async def default(request: Request) -> Response:
     with context_of(request).stage("validate"):
         fields = await read_permitted(request)
     if catalog.of_type(ServedReranker) and not catalog.embedders:
-        return await rank(request, validated(request, fields, RerankRequest))
+        return await rank(request, validated(fields, RerankRequest))
     if isinstance(fields.get("inputs"), dict):
-        query = validated(request, fields, SimilarityRequest).query()
+        query = validated(fields, SimilarityRequest).query()
         return await _vectors(request, query, vectors.cosines)
-    return await _vectors(request, validated(request, fields, EmbedRequest).query())
+    return await _vectors(request, validated(fields, EmbedRequest).query())
 
 
 READER: Any = Field(

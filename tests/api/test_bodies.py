@@ -39,11 +39,13 @@ def test_broken_json_is_refused(server: Server, body: bytes, message: str) -> No
     assert_error(response, InvalidRequestError, message)
 
 
-def test_json_sent_as_a_form_gets_a_hint(server: Server) -> None:
-    body = json.dumps(translation("Hello."))
-    for headers in (FORM, {}):
-        response = server.post("/translate", content=body, headers=headers)
-        assert_error(response, InvalidRequestError, "missing q", "Content-Type: application/json")
+@pytest.mark.parametrize("headers", [FORM, {}, {"content-type": "text/plain;charset=UTF-8"}])
+def test_json_is_read_without_its_media_type(server: Server, headers: dict[str, str]) -> None:
+    body = "\n " + json.dumps(translation("Hello."))
+    response = server.post("/translate", content=body, headers=headers)
+    assert response.json() == {"translatedText": "Hello."}
+    response = server.post("/translate", content="{q", headers=headers)
+    assert_error(response, InvalidRequestError, "Invalid JSON format")
 
 
 @pytest.mark.parametrize(

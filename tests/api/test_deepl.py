@@ -195,12 +195,6 @@ def test_pair_without_a_model_is_refused_by_its_target(serve: Serve, english: st
     assert response.json()["detail"].startswith(detail)
 
 
-def test_json_that_is_sent_as_a_form_gets_a_hint(server: Server) -> None:
-    response = server.post("/v2/translate", content='{"text": ["Hello."], "target_lang": "PT"}')
-    assert response.status_code == 400
-    assert "Content-Type: application/json" in response.json()["detail"]
-
-
 @pytest.mark.parametrize("path", ["/v2/translate", "/v2/languages", "/v2/usage"])
 @pytest.mark.parametrize(
     "place",

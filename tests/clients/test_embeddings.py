@@ -59,6 +59,7 @@ for model, base in [
     ("jina_ai/", url + "/v1"),
     ("infinity/", url),
     ("ollama/", url),
+    ("voyage/", url + "/v1"),
 ]:
     found = litellm.embedding(model=model + name, input=texts, api_base=base, api_key="key")
     reply[model] = [each["embedding"] for each in found.data]

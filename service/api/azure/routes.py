@@ -78,7 +78,7 @@ async def translate(request: Request) -> Response:
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         fields = await read_permitted(request, read_list)
-        body = validated(request, fields, AzureTranslateRequest)
+        body = validated(fields, AzureTranslateRequest)
         texts = as_texts("body", body.texts, services.settings, context)
         requests = resolve(body, texts, services, context)
     return JSONResponse(
@@ -177,7 +177,7 @@ def detected_body(found: Detection) -> dict[str, Any]:
 async def detect(request: Request) -> Response:
     """Returns the most probable language of each text, and up to two others, in Azure's shape."""
     services, context = services_of(request), context_of(request)
-    body = validated(request, await read_permitted(request, read_list), AzureRequest)
+    body = validated(await read_permitted(request, read_list), AzureRequest)
     texts = as_texts("body", body.texts, services.settings, context)
     deadline = context.deadline(services.settings.request_timeout_seconds)
     work = services.translator.detection.detect(texts, deadline)
@@ -202,7 +202,7 @@ def detection_body(found: Sequence[Detection]) -> dict[str, Any]:
 async def break_sentence(request: Request) -> Response:
     """Returns the lengths of the sentences of each text, in Azure's shape."""
     services, context = services_of(request), context_of(request)
-    body = validated(request, await read_permitted(request, read_list), AzureBreakRequest)
+    body = validated(await read_permitted(request, read_list), AzureBreakRequest)
     texts = as_texts("body", body.texts, services.settings, context)
     return JSONResponse(
         await unless_disconnected(request, _break(texts, body.language, services, context))

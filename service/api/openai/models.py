@@ -300,7 +300,7 @@ async def load(id: ModelId, request: Request) -> Response:
     services = services_of(request)
     require_admin(request, services)
     fields = await read_fields(request)
-    body = validated(request, fields, LoadRequest)
+    body = validated(fields, LoadRequest)
     state = await services.backend.load_model(id, body.source)
     found = find_model(id, all_models(services, await services.backend.status()))
     return JSONResponse(found.model_dump(), 200 if state == "ready" else 202)

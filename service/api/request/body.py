@@ -34,6 +34,9 @@ from service.http_server.byte_budget import (
 CHUNK_BYTES = 256 * 1024
 """Size of the chunks in which a multipart form is parsed. Other requests run between chunks."""
 
+UNSAID = (FORM, "text/plain", "")  # media types that clients send without knowing the body
+MARGIN = 64  # bytes of a body in which JSON begins
+
 MAX_DEPTH = 16  # maximum depth of lists and objects in a JSON body
 MAX_FIELDS = 4096  # maximum number of fields of a body
 
@@ -46,6 +49,9 @@ async def read_fields(request: Request, is_keyless: bool = False) -> dict[str, A
 
     A field of the query overrides a field of the form. A field that occurs several times in the
     form, or several times in the query, becomes a list. CRLF line ends in a form become LF.
+
+    A body that begins with `{` is JSON if its media type is one of UNSAID. By default, curl sends
+    the type of a form. LiteLLM sends no type to Voyage.
     """
     max_bytes = services_of(request).settings.max_body_bytes
     body = await read_body(request, max_bytes, is_keyless=is_keyless)
@@ -54,6 +60,8 @@ async def read_fields(request: Request, is_keyless: bool = False) -> dict[str, A
     # is then ignored.
     if not body and request.method in ("GET", "DELETE"):
         content_type = ""
+    if content_type in UNSAID and body[:MARGIN].lstrip().startswith(b"{"):
+        content_type = JSON
     if content_type == JSON:
         fields: dict[str, Any] = parse_json(body)
         return fields

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from service.api.context import context_of, services_of
 from service.api.keys import given_key, num_characters
 from service.api.request.body import media_type, merge, parse_multipart, read_body, read_fields
-from service.api.request.parameters import JSON, MULTIPART, describe
+from service.api.request.parameters import MULTIPART, describe
 from service.errors import (
     ForbiddenError,
     InvalidKeyError,
@@ -31,18 +31,14 @@ UPLOAD_SECONDS = 600.0
 
 async def read_parameters(request: Request, model: type[Model]) -> Model:
     """Returns the validated parameters of a request. Its API key is checked before them."""
-    return validated(request, await read_permitted(request), model)
+    return validated(await read_permitted(request), model)
 
 
-def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> Model:
+def validated(fields: dict[str, Any], model: type[Model]) -> Model:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        fault = describe(error)
-        looks_like_json = any(name.lstrip().startswith("{") for name in fields)
-        if looks_like_json and media_type(context_of(request)) != JSON:
-            fault.details = f"the body looks like JSON: send it with Content-Type: {JSON}"
-        raise fault from None
+        raise describe(error) from None
 
 
 async def read_permitted(
@@ -96,7 +92,7 @@ def check_scope(key: ApiKey, scope: str) -> None:
 
 
 async def read_upload(request: Request, model: type[Model]) -> Model:
-    return validated(request, await read_permitted(request, _read_form), model)
+    return validated(await read_permitted(request, _read_form), model)
 
 
 async def _read_form(request: Request, is_keyless: bool) -> dict[str, Any]:
