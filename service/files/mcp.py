@@ -1,7 +1,9 @@
 """The command `regard mcp`: passes the messages of an agent to the route /mcp of a server."""
 
 import asyncio
+import os
 from importlib.metadata import version
+from threading import Thread
 from typing import Any
 
 import typer
@@ -68,5 +70,20 @@ async def relay(url: str, api_key: str) -> None:
             on_list_tools=list_tools,
             on_call_tool=call_tool,
         )
-        async with stdio_server() as (reader, writer):
+        async with stdio_server(lines()) as (reader, writer):
             await agent.run(reader, writer, agent.create_initialization_options())
+
+
+async def lines() -> Any:
+    """Yields the lines of stdin. A signal ends the process even while the thread reads."""
+    loop, queue = asyncio.get_running_loop(), asyncio.Queue[str]()
+
+    def read() -> None:
+        with open(os.dup(0), encoding="utf-8", errors="replace") as file:
+            for line in file:
+                loop.call_soon_threadsafe(queue.put_nowait, line)
+        loop.call_soon_threadsafe(queue.put_nowait, "")
+
+    Thread(target=read, daemon=True).start()
+    while line := await queue.get():
+        yield line

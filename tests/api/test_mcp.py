@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from service.server import create_app
 from tests.api.conftest import Serve, ServeTcp
 from tests.api.servers import AnyServer, LiveServer, Server, make_settings
 from tests.api.test_disconnect import post_of
-from tests.workers import Script, Threads, until
+from tests.workers import LIMIT_SECONDS, Script, Threads, until
 
 pytest.importorskip("mcp", reason="regard[mcp] is not installed")
 
@@ -294,3 +295,16 @@ def test_command_passes_on_the_messages_of_an_agent(live: LiveServer) -> None:
             }
 
     asyncio.run(use())
+
+
+def test_signal_ends_the_command_while_stdin_is_open(live: LiveServer) -> None:
+    arguments = ["-m", "service", "mcp", "--url", f"http://127.0.0.1:{live.port}"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, *arguments], stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(message("ping")).encode() + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.terminate()
+        assert process.wait(LIMIT_SECONDS) == 143
