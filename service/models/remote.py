@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from model.checkpoints.load import Vocabularies
 from model.tokenization.tokenizer import CharacterTokenizer
 from service.items import TRANSLATE
+from service.models.prompts import PROMPTS, Prompt, prompt_of
 from service.models.served import AnyServed, Direction
 from service.text.language_codes import normalize_code
 
@@ -22,6 +23,7 @@ MAX_TOKENS = 2001
 REMOTE = re.compile(
     r"openai:(?P<model>[^\s@#]+)@(?P<url>https?://(?=[^/:])[^\s@#?]+[^\s@#?/])/?"
     r"#(?P<pairs>[A-Za-z_]+-[A-Za-z_]+(?:\+[A-Za-z_]+-[A-Za-z_]+)*)"
+    r"(?:&prompt=(?P<prompt>[a-z0-9.-]+))?"
 )
 """Matches a reference to a remote model. The address has no user name, key or query."""
 
@@ -34,6 +36,11 @@ class RemoteFiles:
     url: str  # of the endpoint, such as `http://host/v1`, without `/chat/completions`
     source: str
     target: str
+    prompt_name: str = "generic"
+
+    @property
+    def prompt(self) -> Prompt:
+        return PROMPTS[self.prompt_name]
 
     @property
     def name(self) -> str:
@@ -65,9 +72,13 @@ def find_remote(reference: str) -> list[RemoteFiles]:
         _ = urlsplit(match["url"]).port
     except ValueError:  # a port that is no number, or an unclosed bracket
         return []
+    model = match["model"]
+    prompt = match["prompt"] or prompt_of(model)
+    if prompt not in PROMPTS:
+        return []
     pairs = [pair.split("-") for pair in match["pairs"].split("+")]
     return [
-        RemoteFiles(match["model"], match["url"], normalize_code(source), normalize_code(target))
+        RemoteFiles(model, match["url"], normalize_code(source), normalize_code(target), prompt)
         for source, target in pairs
     ]
 

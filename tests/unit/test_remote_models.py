@@ -11,7 +11,7 @@ from model.tokenization.tokenizer import CharacterTokenizer
 from service.errors import OverloadedError
 from service.models.remote import RemoteFiles, find_remote
 from service.remote import endpoint
-from service.remote.endpoint import Endpoints, chat_request, translation_of
+from service.remote.endpoint import Endpoints, translation_of
 from service.text.chunking import chunk_sentences
 from service.text.segmentation import one_sentence
 from tests.api.servers import make_settings
@@ -102,6 +102,7 @@ def test_reference_names_each_pair() -> None:
     assert find_remote("openai:m@http://h:abc/v1#en-de") == []
     assert find_remote("openai:m@http:///v1#en-de") == []
     assert find_remote("openai:m@http://:80/v1#en-de") == []
+    assert find_remote("openai:m@http://h/v1#en-de&prompt=tower") == []
 
 
 @pytest.mark.parametrize("text", ["", "a", "A cat.", "日本語", "🙂‍↔️ x", "a\n b", "\U0010ffff"])
@@ -122,14 +123,6 @@ def test_text_is_cut_between_words(text: str) -> None:
     words = set(text.split())
     if len(words) > 1:
         assert {word for each in chunked.segments.sentences for word in each.split()} == words
-
-
-def test_request_names_both_languages() -> None:
-    body = chat_request("A cat.", FILES)
-    assert "from English to Brazilian Portuguese" in body["messages"][0]["content"]
-    assert body["messages"][1] == {"role": "user", "content": "A cat."}
-    assert (body["model"], body["temperature"], body["stream"]) == ("maker/large", 0, False)
-    assert body["max_tokens"] >= 2 * len("A cat.")
 
 
 @pytest.mark.parametrize(

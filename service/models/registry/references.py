@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from service.models.prompts import PROMPTS
 from service.models.registry.errors import ManifestError, UnknownReferenceError
 from service.models.registry.files import is_sha256
 from service.models.remote import find_remote
@@ -76,7 +77,8 @@ def parse_reference(text: str) -> ModelEntry:
     if text.startswith(Source.OPENAI):
         if not find_remote(text):
             raise UnknownReferenceError(
-                "an openai: reference is not valid; write openai:MODEL@http://HOST:PORT/v1#en-de"
+                "an openai: reference is not valid; write openai:MODEL@http://HOST:PORT/v1#en-de, "
+                f"or add &prompt= with one of {', '.join(PROMPTS)}"
             )
         name, _, address = text.removeprefix(Source.OPENAI).partition("@")
         return ModelEntry(Source.OPENAI, name, address)
