@@ -276,7 +276,7 @@ async def test_each_worker_computes_on_its_own_device(starts: Starts) -> None:
     scheduler = make_scheduler()
     supervisor = Supervisor(CONFIG, ["cuda:0", "cuda:1"], scheduler, scheduler.metrics, starts)
     supervisor.start()
-    await until(lambda: len(starts.processes) == 2)
+    await until(lambda: len(supervisor.links) == 2)
     assert [link.config.device for link in supervisor.links] == ["cuda:0", "cuda:1"]
     for process, device in zip(starts.processes, ("cuda:0", "cuda:1"), strict=True):
         process.say(Ready({"en-pt": replace(RESIDENT, device=device)}))
