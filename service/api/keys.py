@@ -8,7 +8,7 @@ import asyncio
 import hmac
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ HEADERS = (b"x-api-key", b"ocp-apim-subscription-key", b"x-goog-api-key")
 
 FIELDS = ("api_key", "auth_key", "key", "Subscription-Key")
 """Names of the field with the key: LibreTranslate's, DeepL's, Google's and Azure's."""
+
+QUERY_FIELDS = (*FIELDS, "token")
+"""Names of the field in a query. Clients of DeepLX and browser extensions use the last one."""
 
 Stamp = tuple[int, int, int]  # inode, size and time of the last change of a file
 
@@ -106,7 +109,9 @@ class KeyRing:
         return {key.digest: key for key in (*keys, *self._admin)}
 
 
-def given_key(headers: Mapping[bytes, bytes], fields: Mapping[str, Any]) -> str:
+def given_key(
+    headers: Mapping[bytes, bytes], fields: Mapping[str, Any], names: Sequence[str] = FIELDS
+) -> str:
     """Returns the key of a request, "" without one. A header is preferred to a field."""
     scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     if scheme.lower() in SCHEMES and key.strip():
@@ -114,7 +119,7 @@ def given_key(headers: Mapping[bytes, bytes], fields: Mapping[str, Any]) -> str:
     for name in HEADERS:
         if header := headers.get(name, b"").decode("latin-1").strip():
             return header
-    given = [fields[name] for name in FIELDS if fields.get(name) is not None]
+    given = [fields[name] for name in names if fields.get(name) is not None]
     return str(given[0]).strip() if given else ""
 
 

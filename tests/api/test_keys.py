@@ -9,6 +9,7 @@ from service.api.app import DIALECTS
 from service.api.azure.errors import azure_shape
 from service.api.cohere import cohere_shape
 from service.api.deepl.errors import deepl_shape
+from service.api.deeplx import deeplx_shape
 from service.api.dialect import Routes
 from service.api.errors import ErrorShape, own_shape
 from service.api.google import google_shape
@@ -40,6 +41,7 @@ def status_of(server: Server, **request: Any) -> int:
 
 REFUSALS: dict[ErrorShape, tuple[tuple[int, int], str]] = {
     openai_shape: ((401, 401), '"code":"invalid_api_key"'),
+    deeplx_shape: ((401, 401), '"code":401'),
     deepl_shape: ((403, 403), '"message":"Authorization failure, check auth_key"'),
     google_shape: ((403, 400), " valid API key."),
     azure_shape: ((401, 401), '"code":401000,'),

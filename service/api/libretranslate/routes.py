@@ -11,7 +11,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
-from service.api import error_texts, streams
+from service.api import deeplx, error_texts, streams
 from service.api.context import HttpContext, Services, context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS, MISSING, ErrorBody, Responses, responses_of
@@ -33,7 +33,13 @@ from service.api.libretranslate.schemas import (
 from service.api.libretranslate.streaming import detection_body
 from service.api.request import translation
 from service.api.request.parameters import FORM, JSON, MULTIPART, described
-from service.api.request.reading import read_parameters, read_upload, unless_disconnected
+from service.api.request.reading import (
+    read_parameters,
+    read_permitted,
+    read_upload,
+    unless_disconnected,
+    validated,
+)
 from service.api.request.translation import (
     as_texts,
     decoding_options,
@@ -71,15 +77,20 @@ async def translate(request: Request) -> Response:
     services, context = services_of(request), context_of(request)
     start = time.perf_counter()
     try:
-        body = await read_parameters(request, TranslateRequest)
-        wanted = resolve(body, services, context)
-        if body.glossary:
-            glossaries = glossaries_of(body.glossary, wanted.source)
-            wanted.terms = await translation.find_terms(
-                services, glossaries, wanted.source, wanted.target
-            )
+        fields = await read_permitted(request)
+        is_deeplx = "q" not in fields and "text" in fields
+        if not is_deeplx:
+            body = validated(request, fields, TranslateRequest)
+            wanted = resolve(body, services, context)
+            if body.glossary:
+                glossaries = glossaries_of(body.glossary, wanted.source)
+                wanted.terms = await translation.find_terms(
+                    services, glossaries, wanted.source, wanted.target
+                )
     finally:
         context.add("validate", time.perf_counter() - start)
+    if is_deeplx:
+        return await deeplx.answer(request, fields)
     if stream_type := streaming.wanted_type(context):
         streaming.check(body)
         sentences = translation.stream(services, wanted, context)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from service.api.context import context_of, services_of
-from service.api.keys import given_key, num_characters
+from service.api.keys import QUERY_FIELDS, given_key, num_characters
 from service.api.request.body import media_type, merge, parse_multipart, read_body, read_fields
 from service.api.request.parameters import MULTIPART, describe
 from service.errors import (
@@ -47,17 +47,17 @@ async def read_permitted(
 ) -> dict[str, Any]:
     """Returns the fields of a request whose key is valid, for this route, and within its limits.
 
-    A key in a header is checked before the body is read. Without such a key, the body may have the
-    key, and it counts against the share of bodies without a key.
+    A key in a header or in the query is checked before the body is read. Without such a key, the
+    body may have the key, and it counts against the share of bodies without a key.
 
     Args:
-        read: Reads the fields; its second argument is whether no header has a key.
+        read: Reads the fields; its second argument is whether the key may be in the body.
     """
     services = services_of(request)
     if not services.keys.is_required:
         return await read(request, False)
     headers = context_of(request).headers
-    given = given_key(headers, {})
+    given = given_key(headers, merge(request.query_params.multi_items()), QUERY_FIELDS)
     key = find_key(request, given) if given else None
     fields = await read(request, key is None)
     if key is None:

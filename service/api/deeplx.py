@@ -1,0 +1,120 @@
+"""DeepLX's dialect. DeepLX is a server whose clients expect DeepL's translations without a key.
+
+Source: https://github.com/OwO-Network/DeepLX, `service/service.go`.
+"""
+
+import time
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from service.api.context import context_of, services_of
+from service.api.dialect import Dialect
+from service.api.errors import responses_of, status_of
+from service.api.request import translation
+from service.api.request.parameters import FORM, JSON, described
+from service.api.request.reading import read_permitted, unless_disconnected, validated
+from service.api.request.translation import (
+    as_texts,
+    decoding_options,
+    find_languages,
+    named_source,
+)
+from service.api.responses import JSONResponse
+from service.errors import InvalidKeyError, MissingKeyError, ServiceError
+from service.tasks.context import RequestContext
+from service.tasks.parameters import Parameters, example, not_empty
+from service.tasks.translation.translator import TranslationRequest
+from service.text.xml_text import XmlRules
+
+
+class DeepLXErrorBody(BaseModel):
+    """The body of every error of DeepLX's routes."""
+
+    model_config = example(code=400, message="zz is not supported; supported: en, pt")
+
+    code: int = Field(description="Status of the response.")
+    message: str = Field(description="The fault, with the value, the limit and the remedy.")
+
+
+ERRORS = responses_of(DeepLXErrorBody, 400, 401, 403, 413, 429, 500, 503, 504)
+
+STATUSES: dict[type[ServiceError], int] = {MissingKeyError: 401, InvalidKeyError: 401}
+
+router = APIRouter(tags=["deeplx"], responses=ERRORS)
+
+
+class DeepLXRequest(Parameters):
+    """The parameters of DeepLX."""
+
+    model_config = example(text="The cat sat on the mat.", source_lang="EN", target_lang="PT")
+
+    text: str = Field(description="Text to translate.", json_schema_extra=not_empty)
+    source_lang: str = Field("auto", description="Language code, or `auto`.")
+    target_lang: str = Field(description="Language code.")
+    tag_handling: Literal["", "html", "xml"] = Field(
+        "", description="`html` or `xml` if the text has tags."
+    )
+
+
+class DeepLXResponse(BaseModel):
+    """The translation, in DeepLX's shape."""
+
+    code: Literal[200] = 200
+    id: int = Field(description="Time of the reply, in milliseconds.")
+    data: str = Field(description="Translation.")
+    alternatives: list[str] = Field(description="Always empty, as DeepLX itself sends it.")
+    source_lang: str = Field(description="Code of the source language, in upper case.")
+    target_lang: str
+    method: Literal["Free"] = "Free"
+
+
+@router.post("/v1/translate", include_in_schema=False)
+@router.post("/deeplx/translate", **described(DeepLXRequest, DeepLXResponse, JSON, FORM))
+async def translate(request: Request) -> Response:
+    """Translates a text, in DeepLX's shape. `POST /translate` does it too, if there is no `q`."""
+    return await answer(request, await read_permitted(request))
+
+
+async def answer(request: Request, fields: dict[str, Any]) -> Response:
+    services, context = services_of(request), context_of(request)
+    context.dialect = DIALECT  # /translate belongs to LibreTranslate's dialect
+    with context.stage("validate"):
+        body = validated(request, fields, DeepLXRequest)
+        texts = as_texts("text", body.text, services.settings, context)
+        source_lang = ("source_lang", named_source(body.source_lang))
+        target_lang = ("target_lang", body.target_lang)
+        languages = find_languages(services.catalog, source_lang, target_lang)
+        wanted = TranslationRequest(
+            texts,
+            *languages,
+            decoding_options(),
+            is_html=body.tag_handling == "html",
+            xml=XmlRules() if body.tag_handling == "xml" else None,
+            split_lines=body.tag_handling != "html",
+        )
+    work = translation.translate(services, wanted, context)
+    (result,) = await unless_disconnected(request, work)
+    source = result.detected.language if result.detected else wanted.source or ""
+    reply = DeepLXResponse(
+        id=time.time_ns() // 1_000_000,
+        data=result.text,
+        alternatives=[],
+        source_lang=source.upper(),
+        target_lang=body.target_lang,
+    )
+    return JSONResponse(reply.model_dump())
+
+
+def deeplx_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
+    status = status_of(error, STATUSES)
+    return status, {"code": status, "message": error.joined}
+
+
+DIALECT = Dialect(
+    (router,),
+    tasks=dict.fromkeys(("/v1/translate", "/deeplx/translate"), "translate"),
+    error_shape=deeplx_shape,
+)

@@ -1,0 +1,190 @@
+"""The forms of browser extensions: Immersive Translate, KISS Translator and Hua Ci Fan Yi (hcfy).
+
+Source: https://immersivetranslate.com/en/docs/services/custom/;
+https://github.com/fishjar/kiss-translator, `custom-api_v2.md`;
+https://hcfy.ai/en/docs/services/custom-api.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from service.api import error_texts
+from service.api.context import Services, context_of, services_of
+from service.api.dialect import Dialect
+from service.api.errors import ERRORS
+from service.api.request import translation
+from service.api.request.parameters import described
+from service.api.request.reading import read_parameters, unless_disconnected
+from service.api.request.translation import (
+    as_texts,
+    decoding_options,
+    find_languages,
+    named_source,
+)
+from service.api.responses import JSONResponse
+from service.tasks.parameters import ListOf, Parameters, example, not_empty
+from service.tasks.translation.sentences import TranslatedText
+from service.tasks.translation.translator import TranslationRequest
+from service.text.language_codes import display_name
+from service.text.language_names import code_of
+
+router = APIRouter(tags=["extensions"], responses=ERRORS)
+
+HCFY_NAMES = {"zh": "中文(简体)", "zh-Hans": "中文(简体)", "zh-Hant": "中文(繁体)"}
+"""Names of hcfy that differ from the Chinese names of CLDR."""
+
+
+class ImmeRequest(Parameters):
+    """The parameters of Immersive Translate."""
+
+    model_config = example(source_lang="auto", target_lang="pt", text_list=["A cat.", "A dog."])
+
+    source_lang: str = Field("auto", description="Language code, or `auto`.")
+    target_lang: str = Field(description="Language code.")
+    text_list: ListOf[str] = Field(description="Texts to translate.", json_schema_extra=not_empty)
+
+
+class ImmeTranslation(BaseModel):
+    """The translation of one text."""
+
+    detected_source_lang: str = Field(description="Language code.")
+    text: str
+
+
+class ImmeResponse(BaseModel):
+    """The translations, in the order of the texts."""
+
+    translations: list[ImmeTranslation]
+
+
+@router.post("/imme", **described(ImmeRequest, ImmeResponse))
+async def imme(request: Request) -> Response:
+    """Translates texts for the custom API of Immersive Translate."""
+    body = await read_parameters(request, ImmeRequest)
+    names = ("text_list", "source_lang", "target_lang")
+    results = await translated(request, names, body.text_list, body.source_lang, body.target_lang)
+    return JSONResponse(
+        {
+            "translations": [
+                {"detected_source_lang": source_of(result, body.source_lang), "text": result.text}
+                for result in results
+            ]
+        }
+    )
+
+
+class KissRequest(Parameters):
+    """The parameters of KISS Translator, for one text or, in newer versions, for several."""
+
+    model_config = {**example(**{"from": "en", "to": "pt", "texts": ["A cat.", "A dog."]})}
+
+    text: str | None = Field(None, description="Text to translate.", json_schema_extra=not_empty)
+    texts: ListOf[str] | None = Field(
+        None, description="Texts to translate, in place of `text`.", json_schema_extra=not_empty
+    )
+    source: str = Field("auto", alias="from", description="Language code, or `auto`.")
+    target: str = Field(alias="to", description="Language code.")
+
+
+class KissTranslation(BaseModel):
+    """The translation of one text."""
+
+    text: str
+    src: str = Field(description="Code of the source language.")
+
+
+class KissBatch(BaseModel):
+    """The translations of `texts`, in their order."""
+
+    translations: list[KissTranslation]
+
+
+@router.post("/kiss", **described(KissRequest, KissTranslation | KissBatch))
+async def kiss(request: Request) -> Response:
+    """Translates a text or texts for the custom API of KISS Translator."""
+    body = await read_parameters(request, KissRequest)
+    name = "text" if body.texts is None else "texts"
+    texts = (body.text or "") if body.texts is None else body.texts
+    results = await translated(request, (name, "from", "to"), texts, body.source, body.target)
+    found = [{"text": each.text, "src": source_of(each, body.source)} for each in results]
+    return JSONResponse(found[0] if body.texts is None else {"translations": found})
+
+
+class HcfyRequest(Parameters):
+    """The parameters of hcfy, which names languages in Chinese. Codes are accepted too."""
+
+    model_config = example(text="The cat sat.", destination=["葡萄牙语", "英语"], source="英语")
+
+    text: str = Field(description="Text to translate.", json_schema_extra=not_empty)
+    destination: ListOf[str] = Field(
+        description="Target languages. The second one is used if the text is in the first one.",
+        json_schema_extra=not_empty,
+    )
+    source: str = Field("", description="Source language; by default it is detected.")
+    name: Any = Field(None, description="Accepted and ignored.")
+
+
+class HcfyResponse(BaseModel):
+    """The translation."""
+
+    text: str = Field(description="Text of the request.")
+    from_: str = Field(alias="from", description="Source language.")
+    to: str = Field(description="Target language, one of `destination`.")
+    result: list[str] = Field(description="Paragraphs of the translation.")
+
+
+@router.post("/hcfy", **described(HcfyRequest, HcfyResponse))
+async def hcfy(request: Request) -> Response:
+    """Translates a text for the custom translation source of hcfy."""
+    body = await read_parameters(request, HcfyRequest)
+    if not body.destination:
+        raise error_texts.missing("destination")
+    offered = services_of(request).catalog.languages
+
+    def code(name: str) -> str:
+        return code_of(name, offered) or name
+
+    names = ("text", "source", "destination")
+    source = code(body.source)
+    for target in body.destination[:2]:
+        (result,) = await translated(request, names, body.text, source, code(target))
+        if result.route:
+            break  # the text is not in the target language
+    found = result.detected.language if result.detected else source
+    language = HCFY_NAMES.get(found) or display_name(found, "zh")
+    return JSONResponse(
+        {
+            "text": body.text,
+            "from": body.source or language,
+            "to": target,
+            "result": result.text.split("\n"),
+        }
+    )
+
+
+async def translated(
+    request: Request, names: tuple[str, str, str], given: str | list[str], source: str, target: str
+) -> list[TranslatedText]:
+    """Translates the text or the texts of a request.
+
+    Args:
+        names: Names of the parameters with the texts, the source and the target, for errors.
+        source: Language code; `auto` or "" if the language is to be detected.
+    """
+    services: Services = services_of(request)
+    context = context_of(request)
+    texts = as_texts(names[0], given, services.settings, context)
+    pair = (names[1], named_source(source)), (names[2], target)
+    languages = find_languages(services.catalog, *pair)
+    wanted = TranslationRequest(texts, *languages, decoding_options())
+    return await unless_disconnected(request, translation.translate(services, wanted, context))
+
+
+def source_of(result: TranslatedText, given: str) -> str:
+    return result.detected.language if result.detected else given
+
+
+DIALECT = Dialect((router,), tasks=dict.fromkeys(("/imme", "/kiss", "/hcfy"), "translate"))
