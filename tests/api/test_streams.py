@@ -11,6 +11,7 @@ import httpx
 import pytest
 from starlette.types import Message
 
+from service.api import streams
 from service.api.libretranslate import streaming
 from service.errors import InvalidRequestError, RequestTooLargeError, UnsupportedLanguageError
 from service.tasks.translation.translator import MAX_AHEAD
@@ -278,7 +279,7 @@ def test_client_that_stops_reading_frees_its_rows(serve: Serve, script: Script) 
 
 
 def test_client_that_never_reads_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "SECONDS_LEFT_TO_READ", 0.0)
+    monkeypatch.setattr(streams, "SECONDS_LEFT_TO_READ", 0.0)
     server = serve(request_timeout_seconds=0.5)
     client = StuckClient(server, "One. Two.", 1)
     client.ended.result(60)
