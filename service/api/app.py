@@ -13,7 +13,18 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from service.api import cohere, deeplx, extensions, google, health, ollama, page, tei, vllm, weaviate
+from service.api import (
+    cohere,
+    deeplx,
+    extensions,
+    google,
+    health,
+    ollama,
+    page,
+    tei,
+    vllm,
+    weaviate,
+)
 from service.api.access import AccessRules, Hosts, Origins
 from service.api.attention import routes as attention
 from service.api.azure import routes as azure
