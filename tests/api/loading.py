@@ -39,7 +39,9 @@ def unload(server: AnyServer, name: str, key: str = KEY) -> httpx.Response:
 
 
 def states(server: AnyServer) -> dict[str, str]:
-    return {each["id"]: each["state"] for each in server.get("/v1/models").json()["data"]}
+    """The states of the models, without the pairs that have no model of their name."""
+    listed = server.get("/v1/models").json()["data"]
+    return {each["id"]: each["state"] for each in listed if each.get("task") != "chat"}
 
 
 def to_english(server: AnyServer, q: str = "Olá.") -> httpx.Response:

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.api.openai import models as openai_models
 from service.errors import (
     DeadlineExceededError,
     InternalError,
@@ -58,6 +59,21 @@ def test_text_goes_through_two_models(serve_any: ServeAny, models: str, script: 
     assert many["models"] == [["de-en", "en-fr"]] * 3
     direct = server.translate(SENTENCE, source="de", target="en").json()
     assert direct == {"translatedText": SENTENCE}
+
+
+def test_pair_without_a_model_of_its_own_is_one_for_chats(
+    serve: Serve, models: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(models=models)
+    listed = {each["id"]: each["task"] for each in server.get("/v1/models").json()["data"]}
+    assert listed == {"de-en": "translate", "en-fr": "translate", "de-fr": "chat"}
+    found = server.get("/v1/models/de-fr").json()
+    assert (found["source"], found["target"], found["state"]) == ("de", "fr", "ready")
+    body = {"model": "de-fr", "messages": [{"role": "user", "content": SENTENCE}]}
+    reply = server.post("/v1/chat/completions", json=body).json()
+    assert reply["choices"][0]["message"]["content"] == SENTENCE
+    monkeypatch.setattr(openai_models, "MAX_PAIRS", 2)
+    assert len(server.get("/v1/models").json()["data"]) == 2
 
 
 def test_message_goes_through_two_models(serve: Serve, models: str, script: Script) -> None:

@@ -231,7 +231,8 @@ def test_alternatives_and_scores_are_empty(server: Server) -> None:
 
 
 def test_model_is_listed_and_counted(server: Server, chat: ChatServer) -> None:
-    (model,) = server.get("/v1/models").json()["data"]
+    model, pair = server.get("/v1/models").json()["data"]
+    assert (pair["id"], pair["state"], pair["task"]) == ("en-de", "ready", "chat")
     assert (model["id"], model["state"], model["device"]) == (
         "large-model-en-de",
         "ready",

@@ -18,6 +18,7 @@ from service.api import error_texts, streams
 from service.api.context import HttpContext, Services, context_of, services_of
 from service.api.dialect import Dialect
 from service.api.openai.errors import OPENAI_ERRORS, openai_shape
+from service.api.openai.models import pairs_of
 from service.api.openai.prompts import (
     Batch,
     Pair,
@@ -255,12 +256,7 @@ def pair_of_model(name: str, catalog: Catalog) -> Pair:
 
 
 def no_pair(model: str, catalog: Catalog) -> InvalidRequestError:
-    pairs = [
-        f"{source}-{target}"
-        for source, targets in catalog.offers().items()
-        for target in targets
-        if source != target
-    ]
+    pairs = [*pairs_of(catalog)]
     more = ", …" if len(pairs) > MAX_SHOWN_PAIRS else ""
     shown = ", ".join(pairs[:MAX_SHOWN_PAIRS]) + more
     return InvalidRequestError(

@@ -19,8 +19,15 @@ from service.api.request.parameters import described
 from service.api.request.reading import validated
 from service.api.responses import JSONResponse
 from service.errors import ForbiddenError, NotFoundError, UnauthorizedError
+from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
-from service.models.served import AnyServed, ModelState, ServedEmbedder, ServedModel
+from service.models.served import (
+    AnyServed,
+    ModelState,
+    NotLoadedError,
+    ServedEmbedder,
+    ServedModel,
+)
 from service.settings.keys import ADMIN
 from service.tasks.attention.query import default_shift
 from service.tasks.backend import Status
@@ -125,8 +132,24 @@ class ChangingBody(BaseModel):
     )
 
 
-AnyModelBody = ModelBody | EmbedderBody | OtherBody | ChangingBody
+class PairBody(BaseModel):
+    """A language pair that chat completions accept as a model. No model has its name."""
+
+    id: str = Field(description="Codes of the languages, such as `en-es`.")
+    state: ModelState
+    object: Literal["model"] = "model"
+    created: int = Field(description="Start of the server, in Unix seconds.")
+    owned_by: str = "regard"
+    task: Literal["chat"] = "chat"
+    source: str
+    target: str
+
+
+AnyModelBody = ModelBody | EmbedderBody | OtherBody | ChangingBody | PairBody
 Body = TypeVar("Body", bound=AnyModelBody)
+
+MAX_PAIRS = 200
+"""Largest number of pairs that the list has as models. A model of 100 languages has 9,900."""
 
 
 class ModelList(BaseModel):
@@ -176,13 +199,40 @@ def all_models(services: Services, status: Status) -> list[AnyModelBody]:
     ]
     names = {each.id for each in served}
     states: dict[str, ModelState] = dict.fromkeys(catalog.on_demand, "available")
-    return served + [
+    served += [
         ChangingBody(
             id=name, created=services.started, state=state, error=status.failures.get(name)
         )
         for name, state in (states | status.changes).items()
         if name not in names
     ]
+    pairs = pairs_of(catalog)
+    return served + [
+        PairBody(id=name, created=services.started, state=state, source=source, target=target)
+        for name, (source, target) in (pairs.items() if len(pairs) <= MAX_PAIRS else ())
+        if name not in names | states.keys() | status.changes.keys()
+        for state in [state_of(source, target, catalog, status)]
+    ]
+
+
+def pairs_of(catalog: Catalog) -> dict[str, tuple[str, str]]:
+    """Returns the language pairs that can be translated, by a name such as `en-pt`."""
+    return {
+        f"{source}-{target}": (source, target)
+        for source, targets in catalog.offers().items()
+        for target in targets
+        if source != target
+    }
+
+
+def state_of(source: str, target: str, catalog: Catalog, status: Status) -> ModelState:
+    """Returns the state of a language pair; a remote model is always ready."""
+    try:
+        route = catalog.route(source, target)
+    except NotLoadedError:
+        return "available"
+    is_ready = all(not each.has_attention or status.resident(each.name) for each in route)
+    return "ready" if is_ready else "loading"
 
 
 def find_model(name: str, models: Sequence[Body]) -> Body:
