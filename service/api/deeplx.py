@@ -82,7 +82,7 @@ async def answer(request: Request, fields: dict[str, Any]) -> Response:
     services, context = services_of(request), context_of(request)
     context.dialect = DIALECT  # /translate belongs to LibreTranslate's dialect
     with context.stage("validate"):
-        body = validated(request, fields, DeepLXRequest)
+        body = validated(fields, DeepLXRequest)
         texts = as_texts("text", body.text, services.settings, context)
         source_lang = ("source_lang", named_source(body.source_lang))
         target_lang = ("target_lang", body.target_lang)

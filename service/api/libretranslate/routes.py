@@ -80,7 +80,7 @@ async def translate(request: Request) -> Response:
         fields = await read_permitted(request)
         is_deeplx = "q" not in fields and "text" in fields
         if not is_deeplx:
-            body = validated(request, fields, TranslateRequest)
+            body = validated(fields, TranslateRequest)
             wanted = resolve(body, services, context)
             if body.glossary:
                 glossaries = glossaries_of(body.glossary, wanted.source)
