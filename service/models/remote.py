@@ -12,13 +12,16 @@ from urllib.parse import urlsplit
 
 from model.checkpoints.load import Vocabularies
 from model.tokenization.tokenizer import CharacterTokenizer
-from service.items import TRANSLATE
-from service.models.prompts import PROMPTS, Prompt, prompt_of
+from service.items import TRANSLATE, TranslationItem
+from service.models.prompts import PROMPTS, Prompt, Terms, prompt_of
 from service.models.served import AnyServed, Direction
 from service.text.language_codes import normalize_code
 
 MAX_TOKENS = 2001
 """Largest number of tokens of a sentence: 2,000 characters and EOS."""
+
+MAX_PARAGRAPH_CHARS = 1000
+"""Largest length of sentences that are sent together. TranslateGemma reads 2,000 tokens."""
 
 REMOTE = re.compile(
     r"openai:(?P<model>[^\s@#]+)@(?P<url>https?://(?=[^/:])[^\s@#?]+[^\s@#?/])/?"
@@ -83,6 +86,17 @@ def find_remote(reference: str) -> list[RemoteFiles]:
     ]
 
 
+@dataclass(slots=True, eq=False)
+class RemoteItem(TranslationItem):
+    """A sentence for a remote model; it never reaches a worker.
+
+    Attributes:
+        terms: Terms of a glossary that the sentence has.
+    """
+
+    terms: Terms = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ServedRemote(AnyServed):
     """A language pair of a remote model.
@@ -101,4 +115,6 @@ class ServedRemote(AnyServed):
         return cls(files, Vocabularies(tokenizer, tokenizer))
 
     def direction(self, source: str, target: str) -> Direction:
-        return Direction(self.name, source, target, self.vocabularies, MAX_TOKENS, False)
+        chars = MAX_PARAGRAPH_CHARS if self.files.prompt.has_paragraphs else 0
+        pair = source, target, self.vocabularies
+        return Direction(self.name, *pair, MAX_TOKENS, False, chars)

@@ -111,7 +111,8 @@ class Direction:
     target: str
     vocabularies: Vocabularies  # put the pair's language tokens, if any, before texts
     max_tokens: int = 0  # of a sentence, EOS included; 0 if the server's limit applies
-    has_attention: bool = True  # whether the attention can be inspected
+    has_attention: bool = True  # whether the attention can be inspected; false if it is remote
+    paragraph_chars: int = 0  # largest length of joined sentences; 0 if it reads single sentences
 
     def limit(self, max_source_tokens: int) -> int:
         return self.max_tokens or max_source_tokens

@@ -57,7 +57,7 @@ class Endpoints:
             await self.client.aclose()
 
     async def translate(
-        self, text: str, model: RemoteFiles, deadline: float
+        self, text: str, model: RemoteFiles, deadline: float, terms: Terms = ()
     ) -> tuple[str, float, float]:
         """Returns a translation, the seconds until the first request, and the seconds from then on.
 
@@ -73,7 +73,7 @@ class Endpoints:
         async with turns:
             started = time.perf_counter()
             try:
-                translation = await self._call(text, model)
+                translation = await self._call(text, model, terms)
                 return translation, started - arrived, time.perf_counter() - started
             except (OverloadedError, UnavailableError) as error:
                 pause = error.retry_after_seconds or 0
@@ -81,13 +81,13 @@ class Endpoints:
                     raise
         await asyncio.sleep(pause)
         async with turns:
-            translation = await self._call(text, model)
+            translation = await self._call(text, model, terms)
         return translation, started - arrived, time.perf_counter() - started
 
-    async def _call(self, text: str, model: RemoteFiles) -> str:
+    async def _call(self, text: str, model: RemoteFiles, terms: Terms) -> str:
         ended = "error"
         try:
-            translation = await self.ask(text, model)
+            translation = await self.ask(text, model, terms)
             ended = "ok"
         except ServiceError as error:
             ended = outcome(error)
@@ -99,14 +99,14 @@ class Endpoints:
             self.recorder.count_call(model.name, ended)
         return translation
 
-    async def ask(self, text: str, model: RemoteFiles) -> str:
+    async def ask(self, text: str, model: RemoteFiles, terms: Terms = ()) -> str:
         from httpx2 import RequestError
 
         self.client = self.client or new_client(self.settings)
         host = urlsplit(model.url).netloc
         try:
             response = await self.client.post(
-                f"{model.url}/chat/completions", json=chat_request(text, model)
+                f"{model.url}/chat/completions", json=chat_request(text, model, terms)
             )
         except RequestError as error:
             logger.warning("the endpoint %s does not answer: %s", host, type(error).__name__)

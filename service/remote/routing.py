@@ -12,9 +12,9 @@ from typing import cast
 
 from model.sequence import Hypothesis
 from service.errors import InternalError, ServiceError, fault, too_late
-from service.items import Result, ResultStream, TranslationItem, WorkItem
+from service.items import Result, ResultStream, WorkItem
 from service.models.catalog import Catalog
-from service.models.remote import ServedRemote
+from service.models.remote import RemoteItem, ServedRemote
 from service.remote.endpoint import Endpoints
 from service.tasks.backend import Admitter, Lease, Status
 
@@ -94,7 +94,7 @@ class RoutingLease:
                     group.create_task(add_all(found, local, stream))
                 for place, item in enumerate(items):
                     if item.model in self.remote:
-                        sentence = cast("TranslationItem", item)  # remote models only translate
+                        sentence = cast("RemoteItem", item)  # remote models only translate
                         group.create_task(self._call(place, sentence, deadline, stream))
         except TimeoutError:
             stream.fail(too_late(stream.total - stream.left, stream.total))
@@ -102,12 +102,12 @@ class RoutingLease:
             stream.fail(service_error(errors.exceptions[0]))
 
     async def _call(
-        self, place: int, item: TranslationItem, deadline: float, stream: ResultStream
+        self, place: int, item: RemoteItem, deadline: float, stream: ResultStream
     ) -> None:
         served = self.remote[item.model]
         tokenizer = served.vocabularies.source
         found, queued, called = await self.endpoints.translate(
-            tokenizer.decode(item.source), served.files, deadline
+            tokenizer.decode(item.source), served.files, deadline, item.terms
         )
         hypothesis = Hypothesis([*tokenizer.encode(found), tokenizer.eos_id])
         stream.add([(place, Result([hypothesis], queued, called))])

@@ -91,6 +91,19 @@ def in_one_line(segments: Segments) -> Segments:
     return Segments(segments.separators, sentences)
 
 
+def in_paragraphs(segments: Segments, max_chars: int) -> Segments:
+    """Joins sentences with only spaces between them, up to a number of characters."""
+    separators, sentences = [segments.separators[0]], list[str]()
+    for sentence, separator in zip(segments.sentences, segments.separators[1:], strict=True):
+        joined = f"{sentences[-1]}{separators[-1]}{sentence}" if sentences else ""
+        if 0 < len(joined) <= max_chars and not separators[-1].strip(" "):
+            sentences[-1], separators[-1] = joined, separator
+        else:
+            sentences.append(sentence)
+            separators.append(separator)
+    return Segments(tuple(separators), tuple(sentences))
+
+
 def _segments(pieces: Iterable[str]) -> Segments:
     separators: list[str] = []
     sentences: list[str] = []

@@ -216,6 +216,37 @@ def test_model_of_this_server_is_preferred(chat: ChatServer) -> None:
         assert (response.status_code, chat.texts) == (200, [])
 
 
+def test_paragraph_is_one_request_where_the_model_reads_paragraphs(chat: ChatServer) -> None:
+    with started(chat, "en-de&prompt=qwen-mt") as running:
+        text = "A cat. A dog.\nA bird sings. It flies.\n\n" + "A cow. " * 200
+        found = translate(running.until_ready(), text).json()["translatedText"]
+        assert found == text.upper()
+        assert {"A cat. A dog.", "A bird sings. It flies."} < set(chat.texts)
+        assert 900 < max(map(len, chat.texts)) <= 1000
+        html = "<p>A <b>cat</b>. A dog.</p><p>A bird.</p>"
+        assert translate(running, html, format="html").json()["translatedText"] == (
+            "<p>A <b>CAT</b>. A DOG.</p><p>A BIRD.</p>"
+        )
+
+
+@pytest.mark.parametrize("keeps_term", [True, False])
+def test_terms_of_a_glossary_are_in_the_prompt(chat: ChatServer, keeps_term: bool) -> None:
+    """If the model ignores them, they are enforced as in translations of other models."""
+    chat.translate = lambda text: text.upper().replace("CAT", "Kater" if keeps_term else "CAT")
+    with started(chat, "en-de&prompt=qwen-mt") as running:
+        running.until_ready()
+        entries = {"entries": "cat\tKater\nfish\tFisch", "entries_format": "tsv"}
+        pair = {"source_lang": "en", "target_lang": "de"}
+        made = running.post("/v2/glossaries", json={"name": "g", **pair, **entries}).json()
+        body = {"text": ["A cat."], **pair, "glossary_id": made["glossary_id"]}
+        (reply,) = running.post("/v2/translate", json=body).json()["translations"]
+    assert chat.requests[0]["translation_options"]["terms"] == [
+        {"source": "cat", "target": "Kater"}
+    ]
+    assert reply["text"] == "A Kater."
+    assert (len(chat.requests) == 1) == keeps_term
+
+
 def test_attention_is_refused(server: Server, chat: ChatServer) -> None:
     words = "large-model-en-de is a remote model and has no attention"
     for fields in ({"source": "en", "target": "de"}, {"model": "large-model-en-de"}):

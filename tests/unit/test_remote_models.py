@@ -9,6 +9,7 @@ import pytest
 
 from model.tokenization.tokenizer import CharacterTokenizer
 from service.errors import OverloadedError
+from service.models.prompts import Terms
 from service.models.remote import RemoteFiles, find_remote
 from service.remote import endpoint
 from service.remote.endpoint import Endpoints, translation_of
@@ -29,7 +30,7 @@ class Endpoint:
         self.texts: list[str] = []
         self.release = asyncio.Event()
 
-    async def translate(self, text: str, model: RemoteFiles) -> str:
+    async def translate(self, text: str, model: RemoteFiles, terms: Terms) -> str:
         self.texts.append(text)
         if len(self.texts) == 1:
             raise OverloadedError("too many requests", 60, "requests")

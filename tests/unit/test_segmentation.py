@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from service.text import segmentation
 from service.text.letters import BREAK
-from service.text.segmentation import Segments, in_one_line, split_sentences, whole_blocks
+from service.text.segmentation import (
+    Segments,
+    in_one_line,
+    in_paragraphs,
+    split_sentences,
+    whole_blocks,
+)
 
 LANGUAGES = ("en", "pt", "pt-BR", "de", "it", "zh-Hans", "ar", "xx", "")
 LINE_BREAKS = ("\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
@@ -133,6 +139,20 @@ def test_sentences_in_one_line_keep_their_places(text: str) -> None:
         assert found.separators == segments.separators
         assert [*map(len, found.sentences)] == [*map(len, segments.sentences)]
         assert all(len(sentence.splitlines()) == 1 for sentence in found.sentences)
+
+
+@given(text=TEXTS, max_chars=st.integers(0, 40))
+def test_paragraphs_are_sentences_put_together(text: str, max_chars: int) -> None:
+    segments = split_sentences(text, "en")
+    paragraphs = in_paragraphs(segments, max_chars)
+    assert_invariants(text, paragraphs)
+    assert max(map(len, {*paragraphs.sentences} - {*segments.sentences}), default=0) <= max_chars
+
+
+def test_paragraph_ends_where_more_than_spaces_follow() -> None:
+    text = "One. Two.\nThree.  Four.\nFive.\tSix. 12. Seven."
+    found = in_paragraphs(split_sentences(text, "en"), 100).sentences
+    assert found == ("One. Two.", "Three.  Four.", "Five.", "Six.", "Seven.")
 
 
 def test_blocks_end_at_their_breaks_alone() -> None:

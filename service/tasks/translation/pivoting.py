@@ -19,6 +19,8 @@ from typing import Any
 from model.sequence import DecodingOptions, Hypothesis
 from service.errors import DeadlineExceededError, too_late
 from service.items import Result, TranslationItem
+from service.models.prompts import Terms
+from service.models.remote import RemoteItem
 from service.models.served import Direction
 from service.tasks.backend import Lease
 from service.text.chunking import chunk_sentences
@@ -50,18 +52,22 @@ class PivotPipeline:
         return replace(self.options, return_attention=True)
 
     def item(
-        self, source: list[int], route: tuple[Direction, ...], options: DecodingOptions
+        self,
+        source: list[int],
+        route: tuple[Direction, ...],
+        options: DecodingOptions,
+        terms: Terms = (),
     ) -> TranslationItem:
         """Returns the work item of a sentence, whose token ids `source` include EOS.
 
-        `route` is one model, or two: one into the pivot language and one out of it.
+        Args:
+            route: One model, or two: one into the pivot language and one out of it.
+            terms: Terms of a glossary in the sentence, for a remote model.
         """
         first, wanted = route[0], options
         if len(route) > 1:
             options = replace(options, num_hypotheses=1, return_scores=False)
-        item = TranslationItem(
-            first.name, source, options, first.vocabularies.first_id, self.is_bulk, len(route)
-        )
+        item = item_for(first, source, options, self.is_bulk, len(route), terms)
         if len(route) > 1:
             self.second_legs[item] = route, wanted
         return item
@@ -103,19 +109,28 @@ class PivotPipeline:
         chunked = chunk_sentences(one_sentence(text), tokenizer, limit)
         self.num_cut[second.name] = self.num_cut.get(second.name, 0) + chunked.num_cut
         items = [
-            TranslationItem(
-                second.name,
-                [*ids, tokenizer.eos_id],
-                options,
-                second.vocabularies.first_id,
-                self.is_bulk,
-            )
+            item_for(second, [*ids, tokenizer.eos_id], options, self.is_bulk)
             for ids in chunked.sources
         ]
         parts: list[Result] = []
         if items:
             parts = await self.lease.submit(items, self.deadline).in_order()
         return joined(first_result, parts, options)
+
+
+def item_for(
+    direction: Direction,
+    source: list[int],
+    options: DecodingOptions,
+    is_bulk: bool,
+    num_legs: int = 1,
+    terms: Terms = (),
+) -> TranslationItem:
+    first_id = direction.vocabularies.first_id
+    item = direction.name, source, options, first_id, is_bulk, num_legs
+    if direction.has_attention:
+        return TranslationItem(*item)
+    return RemoteItem(*item, terms=terms)
 
 
 def joined(first: Result, parts: Sequence[Result], options: DecodingOptions) -> Result:

@@ -9,6 +9,7 @@ from pydantic import Field
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Span, Tokenizer
 from service.items import Result, TranslationItem
+from service.models.prompts import Terms
 from service.models.served import Direction
 from service.tasks.alignment.aligner import TranslatedPair
 from service.tasks.alignment.alignment import Alignment
@@ -194,6 +195,7 @@ class Sentence:
         given: The sentence with its own capitals.
         tags: Inline tags, with their places in `source`.
         terms: First words of the glossary's terms that keep their capital letters.
+        given_terms: Terms of the glossary that a remote model reads beside the sentence.
         has_spans: Whether the model must read a carrier in place of `source`.
         carrier: Carrier that the model has read last. If `has_spans` is true and there is none, the
             sentence already contains a stand-in, or is too long with stand-ins.
@@ -210,6 +212,7 @@ class Sentence:
     given: str
     tags: Sequence[Tag] = ()
     terms: Collection[str] = ()
+    given_terms: Terms = ()
     has_spans: bool = False
     carrier: Carrier | None = None
     carrier_ids: list[int] = field(default_factory=list)
@@ -238,9 +241,8 @@ class Sentence:
     ) -> TranslationItem:
         if options is None:
             options = pipeline.with_attention if self.tags else pipeline.options
-        return pipeline.item(
-            self.carrier_ids if self.carrier else self.ids, self.text.route, options
-        )
+        ids = self.carrier_ids if self.carrier else self.ids
+        return pipeline.item(ids, self.text.route, options, self.given_terms)
 
     def pair(self, hypothesis: Hypothesis) -> TranslatedPair:
         """Returns the sentence as the model has read it, with a translation by a single model."""

@@ -30,6 +30,20 @@ from service.text.protection import FIRST_MARKER, MAX_SPANS
 from service.text.tags import Tag
 
 
+async def give_terms(sentences: Sequence[Sentence], terms: Terms, pipeline: PivotPipeline) -> None:
+    """Gives remote models the terms of each sentence, for their prompts."""
+    remote = [each for each in sentences if [d.has_attention for d in each.text.route] == [False]]
+
+    def find() -> None:
+        for sentence in remote:
+            source = sentence.source
+            sentence.given_terms = [
+                (source[match.start : match.end], match.target) for match in terms.find(source)
+            ]
+
+    await run_sized(num_chars(remote), pipeline.deadline, find)
+
+
 async def use_terms(sentences: Sequence[Sentence], terms: Terms, pipeline: PivotPipeline) -> None:
     """Translates sentences again while target terms are missing, up to three times.
 

@@ -28,7 +28,7 @@ from service.tasks.translation.fidelity import complete, guard
 from service.tasks.translation.messages import TranslatedMessage, extend_all
 from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.sentences import MAX_TAGS, Sentence, TranslatedText, total_chars
-from service.tasks.translation.terminology import use_terms
+from service.tasks.translation.terminology import give_terms, use_terms
 from service.text import html_text, xml_text
 from service.text.adjacent import join_indices, separated
 from service.text.attributes import values_in
@@ -46,6 +46,7 @@ from service.text.protection import MARKER, ProtectedText, UnknownSpans, merged,
 from service.text.segmentation import (
     Segments,
     in_one_line,
+    in_paragraphs,
     one_sentence,
     split_sentences,
     whole_blocks,
@@ -219,6 +220,8 @@ class Translator:
         """Translates texts or parts of texts; `messages` are the messages among the texts."""
         sentences = _sentences(texts)
         settings, largest = self.settings, self.settings.max_beam_size
+        if request.terms is not None:
+            await give_terms(sentences, request.terms, pipeline)
         await phrases.translate(sentences, pipeline, min(settings.phrase_beam_size, largest))
         if request.terms is not None:
             await use_terms(sentences, request.terms, pipeline)
@@ -313,7 +316,8 @@ def prepare(
         protected, tags = _protect_markup(text, request, route, unknown)
     else:
         protected = protect(cleaned(text), unknown, request.is_aligned)
-    segments = trim(_segments(protected.text, request, source), protected)
+    segments = _segments(protected.text, request, source, route[0].paragraph_chars)
+    segments = trim(segments, protected)
     limit = route[0].limit(max_source_tokens) - 1  # without EOS
     chunked = chunk_sentences(segments, tokenizer, limit)
     given = chunked.segments.sentences
@@ -407,16 +411,18 @@ def _sentences(texts: Sequence[TranslatedText]) -> list[Sentence]:
     return sentences
 
 
-def _segments(text: str, request: TranslationRequest, source: str) -> Segments:
+def _segments(
+    text: str, request: TranslationRequest, source: str, paragraph_chars: int = 0
+) -> Segments:
     if not has_letters(text):
         return Segments((text,), ())
-    if not request.has_markup:
-        if request.split_sentences:
-            return split_sentences(text, source, request.split_lines)
-        return one_sentence(text)
     if request.split_sentences:
-        return in_one_line(split_sentences(text, source, request.split_lines))
-    return in_one_line(whole_blocks(text))
+        segments = split_sentences(text, source, request.split_lines)
+        if paragraph_chars:
+            segments = in_paragraphs(segments, paragraph_chars)
+    else:
+        segments = whole_blocks(text) if request.has_markup else one_sentence(text)
+    return in_one_line(segments) if request.has_markup else segments
 
 
 def _protect_markup(
