@@ -68,6 +68,7 @@ class Result:
     value: Any  # computed by the item's executor; the item's class documents its type
     queue_seconds: float  # from the item's submission until its last dispatch to a worker
     device_seconds: float  # from the last dispatch until the worker's report of the result
+    substitute: str = ""  # model of this server that translated in place of a remote one
 
 
 @dataclass(slots=True)

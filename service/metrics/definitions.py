@@ -158,7 +158,8 @@ class Metrics:
 
         self.remote_calls = counter(
             "remote_calls",
-            "Requests to the endpoints of remote models, second attempts included.",
+            "Requests to the endpoints of remote models, second attempts included. "
+            "The outcome `replaced` counts sentences that a model of this server translated.",
             "model",
             "outcome",
         )

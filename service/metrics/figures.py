@@ -27,8 +27,9 @@ OUTCOMES = (
     "unavailable",
     "error",
 )
-# Outcomes of a request to the endpoint of a remote model.
-CALL_OUTCOMES = ("ok", "rejected_queue", "unavailable", "cancelled", "error")
+# Outcomes of a request to the endpoint of a remote model. `replaced` is not one: it counts the
+# sentences that a model of this server translated after such a request.
+CALL_OUTCOMES = ("ok", "rejected_queue", "unavailable", "cancelled", "error", "replaced")
 
 GUARDS = (
     *("loop", "length", "copy", "digits", "bracket", "repeat", "words"),

@@ -72,9 +72,15 @@ class Catalog:
         self._by_type: dict[type, dict[str, Any]] = {}
         models = list(self.of_type(ServedModel).values())
         self.multilingual = [model for model in models if not model.files.source]
-        # Of two models of one pair, the model on this server is preferred to the remote one. Of
-        # two models on this server, the later one in `served` is preferred.
-        all_: list[ServedModel | ServedRemote] = [*self.of_type(ServedRemote).values(), *models]
+        self.local = {(m.files.source, m.files.target): m for m in models if m.files.source}
+        # Of two models of one pair, the model on this server is preferred to the remote one, unless
+        # this is marked. Of two models on this server, the later one in `served` is preferred.
+        remote = list(self.of_type(ServedRemote).values())
+        all_: list[ServedModel | ServedRemote] = [
+            *(each for each in remote if not each.files.is_first),
+            *models,
+            *(each for each in remote if each.files.is_first),
+        ]
         self.pairs: dict[tuple[str, str], ServedModel | ServedRemote | OnDemand]
         self.pairs = {(each.source, each.target): each for each in on_demand}
         self.pairs |= {(m.files.source, m.files.target): m for m in all_ if m.files.source}
@@ -276,8 +282,15 @@ class Catalog:
     def _direct(self, source: str, target: str) -> Direction | OnDemand | None:
         if source == target:
             return None
-        if own := self.pairs.get((source, target)):
-            return own if isinstance(own, OnDemand) else own.direction(source, target)
+        own = self.pairs.get((source, target))
+        if isinstance(own, OnDemand):
+            return own
+        local = self._local(source, target)
+        return own.direction(source, target, local) if isinstance(own, ServedRemote) else local
+
+    def _local(self, source: str, target: str) -> Direction | None:
+        if own := self.local.get((source, target)):
+            return own.direction(source, target)
         for model in self.multilingual:
             if source in model.files.sources and target in model.files.targets:
                 return model.direction(source, target)

@@ -26,7 +26,7 @@ MAX_PARAGRAPH_CHARS = 1000
 REMOTE = re.compile(
     r"openai:(?P<model>[^\s@#]+)@(?P<url>https?://(?=[^/:])[^\s@#?]+[^\s@#?/])/?"
     r"#(?P<pairs>[A-Za-z_]+-[A-Za-z_]+(?:\+[A-Za-z_]+-[A-Za-z_]+)*)"
-    r"(?:&prompt=(?P<prompt>[a-z0-9.-]+))?"
+    r"(?:&prompt=(?P<prompt>[a-z0-9.-]+))?(?P<first>&first)?"
 )
 """Matches a reference to a remote model. The address has no user name, key or query."""
 
@@ -40,6 +40,7 @@ class RemoteFiles:
     source: str
     target: str
     prompt_name: str = "generic"
+    is_first: bool = False  # whether it is preferred to a model of the same pair on this server
 
     @property
     def prompt(self) -> Prompt:
@@ -81,7 +82,14 @@ def find_remote(reference: str) -> list[RemoteFiles]:
         return []
     pairs = [pair.split("-") for pair in match["pairs"].split("+")]
     return [
-        RemoteFiles(model, match["url"], normalize_code(source), normalize_code(target), prompt)
+        RemoteFiles(
+            model,
+            match["url"],
+            normalize_code(source),
+            normalize_code(target),
+            prompt,
+            match["first"] is not None,
+        )
         for source, target in pairs
     ]
 
@@ -91,9 +99,11 @@ class RemoteItem(TranslationItem):
     """A sentence for a remote model; it never reaches a worker.
 
     Attributes:
+        fallback: Model of this server that translates the sentence if the remote model fails.
         terms: Terms of a glossary that the sentence has.
     """
 
+    fallback: Direction | None = None
     terms: Terms = ()
 
 
@@ -114,7 +124,7 @@ class ServedRemote(AnyServed):
         tokenizer = CharacterTokenizer()
         return cls(files, Vocabularies(tokenizer, tokenizer))
 
-    def direction(self, source: str, target: str) -> Direction:
+    def direction(self, source: str, target: str, fallback: Direction | None = None) -> Direction:
         chars = MAX_PARAGRAPH_CHARS if self.files.prompt.has_paragraphs else 0
         pair = source, target, self.vocabularies
-        return Direction(self.name, *pair, MAX_TOKENS, False, chars)
+        return Direction(self.name, *pair, MAX_TOKENS, False, chars, fallback)

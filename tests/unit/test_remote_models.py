@@ -3,16 +3,23 @@
 import asyncio
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
 from unittest.mock import Mock
 
 import pytest
 
+from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import CharacterTokenizer
 from service.errors import OverloadedError
+from service.items import Result, ResultStream, WorkItem
 from service.models.prompts import Terms
-from service.models.remote import RemoteFiles, find_remote
+from service.models.remote import RemoteFiles, RemoteItem, ServedRemote, find_remote
 from service.remote import endpoint
 from service.remote.endpoint import Endpoints, translation_of
+from service.remote.routing import RoutingLease
+from service.tasks.translation.pivoting import item_for
 from service.text.chunking import chunk_sentences
 from service.text.segmentation import one_sentence
 from tests.api.servers import make_settings
@@ -91,6 +98,29 @@ def test_slow_endpoint_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
         asyncio.run(test(first.url, second.url))
 
 
+async def test_silent_endpoint_leaves_time_for_the_fallback() -> None:
+    served, other = ServedRemote.load(BUSY), ServedRemote.load(OTHER)
+    endpoints = Endpoints(ONE, Mock())
+    endpoints.translate = Mock(side_effect=lambda *_: asyncio.Event().wait())  # type: ignore[method-assign]
+    submitted: list[WorkItem] = []
+    tokenizer = served.vocabularies.source
+    answers = [tokenizer.encode(each) for each in ("Ein Satz.", "Zwei.")]
+
+    def submit(items: Sequence[WorkItem], _: float) -> ResultStream:
+        submitted.extend(items)
+        stream = ResultStream(len(items))
+        stream.add([(place, Result([Hypothesis(ids)], 0, 0)) for place, ids in enumerate(answers)])
+        return stream
+
+    lease = RoutingLease(Mock(submit=submit), {served.name: served}, endpoints)
+    fallback = replace(other.direction("en", "de"), name="local")
+    ids = tokenizer.encode("A cat. A dog.")
+    item = item_for(served.direction("en", "de", fallback), ids, DecodingOptions(), False)
+    result = await lease._translate(cast("RemoteItem", item), time.perf_counter() + 0.1)
+    assert tokenizer.decode(result.value[0].tokens) == "Ein Satz. Zwei."
+    assert (result.substitute, [each.model for each in submitted]) == ("local", ["local"] * 2)
+
+
 FILES = RemoteFiles("maker/large", "http://h:1/v1", "en", "pt-BR")
 
 
@@ -104,6 +134,8 @@ def test_reference_names_each_pair() -> None:
     assert find_remote("openai:m@http:///v1#en-de") == []
     assert find_remote("openai:m@http://:80/v1#en-de") == []
     assert find_remote("openai:m@http://h/v1#en-de&prompt=tower") == []
+    (preferred,) = find_remote("openai:m@http://h/v1#en-de&prompt=tower-plus&first")
+    assert (preferred.prompt_name, preferred.is_first) == ("tower-plus", True)
 
 
 @pytest.mark.parametrize("text", ["", "a", "A cat.", "日本語", "🙂‍↔️ x", "a\n b", "\U0010ffff"])

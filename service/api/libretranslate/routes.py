@@ -167,10 +167,10 @@ def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict
         if result.detected:
             detection = detection_body(result.detected)
             items.setdefault("detectedLanguage", []).append(detection)
-        has_routes = has_routes or len(result.route) > 1
+        has_routes = has_routes or len(result.route) > 1 or result.substitutes != {}
         has_warnings = has_warnings or bool(result.warnings)
     if has_routes:
-        items["models"] = [[each.name for each in r.route] for r in results]
+        items["models"] = [r.models for r in results]
     if body.alternatives:
         items["alternatives"] = [r.alternatives[: body.alternatives] for r in results]
     if body.return_scores:

@@ -84,7 +84,8 @@ class TranslateResponse(BaseModel):
     models: list[str] | list[list[str]] | None = Field(
         None,
         description="Names of the models that translated the text, in order. Present if a text "
-        "needed more than one model.",
+        "needed more than one model. The last one may have translated sentences in place of a "
+        "remote model.",
     )
     alternatives: list[str] | list[list[str]] | None = Field(
         None,

@@ -79,8 +79,8 @@ def _body(sentence: TranslatedText) -> dict[str, Any]:
     }
     if sentence.index == 0 and sentence.detected:
         body["detectedLanguage"] = detection_body(sentence.detected)
-    if sentence.index == 0 and len(sentence.route) > 1:
-        body["models"] = [each.name for each in sentence.route]
+    if (sentence.index == 0 and len(sentence.route) > 1) or sentence.substitutes:
+        body["models"] = sentence.models
     if sentence.alignments is not None:
         body["alignment"] = sentence.alignments
     if sentence.warnings:

@@ -78,7 +78,8 @@ def parse_reference(text: str) -> ModelEntry:
         if not find_remote(text):
             raise UnknownReferenceError(
                 "an openai: reference is not valid; write openai:MODEL@http://HOST:PORT/v1#en-de, "
-                f"or add &prompt= with one of {', '.join(PROMPTS)}"
+                "or add &prompt=NAME, &first or both in this order; NAME is one of "
+                f"{', '.join(PROMPTS)}"
             )
         name, _, address = text.removeprefix(Source.OPENAI).partition("@")
         return ModelEntry(Source.OPENAI, name, address)

@@ -130,7 +130,7 @@ def item_for(
     item = direction.name, source, options, first_id, is_bulk, num_legs
     if direction.has_attention:
         return TranslationItem(*item)
-    return RemoteItem(*item, terms=terms)
+    return RemoteItem(*item, fallback=direction.fallback, terms=terms)
 
 
 def joined(first: Result, parts: Sequence[Result], options: DecodingOptions) -> Result:
@@ -143,6 +143,7 @@ def joined(first: Result, parts: Sequence[Result], options: DecodingOptions) -> 
         hypotheses or [Hypothesis([])],
         first.queue_seconds + max((part.queue_seconds for part in parts), default=0.0),
         first.device_seconds + max((part.device_seconds for part in parts), default=0.0),
+        first.substitute or max((part.substitute for part in parts), default=""),
     )
 
 

@@ -72,6 +72,7 @@ class TranslatedText:
         warnings: Guards that reject the final translations of sentences.
         attributes: Values of attributes in the text's tags, as texts of their own, by value. Their
             sentences are numbered after those of the text.
+        substitutes: Models of this server that translated sentences in place of a remote model.
     """
 
     route: tuple[Direction, ...]
@@ -92,11 +93,16 @@ class TranslatedText:
     alignments: list[Alignment] | None = None
     warnings: list[GuardWarning] = field(default_factory=list)
     attributes: dict[str, "TranslatedText"] = field(default_factory=dict)
+    substitutes: dict[str, None] = field(default_factory=dict)
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Source tokenizer of the first model, and target tokenizer of the last model."""
         return self.route[0].vocabularies.source, self.route[-1].vocabularies.target
+
+    @property
+    def models(self) -> list[str]:
+        return [*(direction.name for direction in self.route), *self.substitutes]
 
     def parts(self) -> list["TranslatedText"]:
         """Makes each sentence a text of its own, and returns these texts.
@@ -119,6 +125,7 @@ class TranslatedText:
                 alternatives=[],
                 scores=[],
                 warnings=[],
+                substitutes={},
             )
             part.attributes = self._attributes_in(part)
             sentence.text = part
@@ -150,11 +157,14 @@ class TranslatedText:
         for value, attribute in self.attributes.items():
             attribute.assemble()
             self.warnings += attribute.warnings
+            self.substitutes |= attribute.substitutes
             assert isinstance(self.protected, MarkupText)
             self.protected.values[value] = attribute.text
         depth = 1
         for sentence in self.sentences:
             depth = max(depth, len(sentence.result.value))
+            if sentence.result.substitute:
+                self.substitutes[sentence.result.substitute] = None
         versions: dict[str, None] = {}
         for rank in range(depth):
             if (version := self._version(rank)) is not None:
