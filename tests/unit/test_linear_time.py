@@ -50,6 +50,7 @@ from service.text.protection import protect
 from service.text.segmentation import (
     Segments,
     in_one_line,
+    in_paragraphs,
     one_sentence,
     split_sentences,
     whole_blocks,
@@ -90,8 +91,15 @@ FLOOR_SECONDS = 0.05
 MAX_RATIO = 30
 """Largest ratio of the CPU times for texts of LONG and SHORT characters: 8 is linear, 64 square."""
 
-NOT_CALLED = {"base_language", "is_untranslated", "compiled", "trigger"}
-"""Functions that read a list of words, a language code, attributes, or tables."""
+NOT_CALLED = {
+    "base_language",
+    "is_untranslated",
+    "compiled",
+    "trigger",
+    "text_direction",
+    "code_of",
+}
+"""Functions that read a list of words, a language's code or name, attributes, or tables."""
 
 
 def carried(text: str, _: Tokenizer) -> None:
@@ -171,8 +179,9 @@ def protected(text: str, _: Tokenizer) -> None:
     protect(text, unknown_characters("".join({char for char in text if not char.isalnum()})))
     every = unknown_characters("".join({*text}))
     protect(text, every, keeps_length=True)
+    as_plain = plain(text)
     if typography := protect(text, every).typography:
-        typography.applied(plain(text))
+        typography.applied(as_plain)
 
 
 def cleaned_text(text: str, _: Tokenizer) -> None:
@@ -184,6 +193,7 @@ def split(text: str, _: Tokenizer) -> None:
     for segments in (split_sentences(text, "en"), split_sentences(text, "zh", False)):
         segments.starts(segments.sentences)
         segments.join(segments.sentences)
+        in_paragraphs(segments, 1000)
     has_letters(text)
     has_words(text)
 
@@ -291,7 +301,7 @@ def test_every_function_of_texts_is_measured(tokenizer: Tokenizer) -> None:
             called.add(frame.f_code)
 
     markup = "<b>ONE</b> {a} &#65; <i>tw</i>o. Not 1 a! (a) R$ 50 <x title='a'/>&nbsp;"
-    texts = (markup, "A. WORD " * 60, "a,b", "a\tb")
+    texts = (markup, "A. WORD " * 60, "a,b", "a\tb", "The 1º is the 2ª.")
     sys.setprofile(note)
     try:
         for use in USES:

@@ -44,7 +44,13 @@ def call(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "path": path, "method": method, "headers": []}
+    scope = {
+        "type": "http",
+        "path": path,
+        "query_string": b"",
+        "method": method,
+        "headers": [],
+    }
     middleware = around(app, metrics)
     asyncio.run(middleware(scope, receive, send))
     return sent
@@ -106,7 +112,13 @@ def test_log_of_a_fault_tells_where_and_not_what(caplog: pytest.LogCaptureFixtur
 
 
 def test_other_refusal_of_the_framework_has_our_shape() -> None:
-    scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/", "headers": []}
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "GET",
+        "path": "/",
+        "query_string": b"",
+        "headers": [],
+    }
     state = {"context": HttpContext("some-id")}
     request = Request({**scope, "state": state})
     response = asyncio.run(handle_http_exception(request, HTTPException(418, "a teapot")))
@@ -182,7 +194,13 @@ def call_admitted(app: ASGIApp, backend: FakeBackend) -> list[tuple[str, int]]:
             await asyncio.sleep(0)  # another task could run here
             sent.append((message["type"], backend.num_released))
 
-        scope = {"type": "http", "path": "/translate", "method": "POST", "headers": []}
+        scope = {
+            "type": "http",
+            "path": "/translate",
+            "query_string": b"",
+            "method": "POST",
+            "headers": [],
+        }
         recorder = Metrics(series=task_series())
         middleware = around(app, recorder)
         await middleware(scope, receive, send)
