@@ -67,6 +67,11 @@ def cpu_seconds(root: int) -> float:
     return sum(stat.ticks for stat in members(root).values()) / TICKS
 
 
+def own_cpu_seconds(pid: int) -> float:
+    """Returns the CPU time of one process without its children."""
+    return members(pid)[pid].ticks / TICKS
+
+
 def memory(root: int) -> Memory:
     texts = [_read(PROC / str(pid) / "smaps_rollup") for pid in members(root)]
     sizes = [parse_rollup(text) for text in texts if text]
