@@ -6,7 +6,6 @@ Source: https://docs.cohere.com/reference/embed; https://docs.cohere.com/v1/refe
 https://docs.cohere.com/reference/rerank.
 """
 
-import base64
 from typing import Any, Literal
 
 import numpy as np
@@ -19,29 +18,22 @@ from service.api import vectors
 from service.api.context import context_of
 from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
+from service.api.openai.errors import STATUSES
 from service.api.ranking import DocumentsRequest, DocumentsResponse, meta_of, rank_documents
 from service.api.request.parameters import described
 from service.api.request.reading import read_parameters
-from service.api.responses import json_chunks, num_bytes_of
-from service.errors import (
-    InvalidKeyError,
-    InvalidRequestError,
-    MissingKeyError,
-    RequestTooLargeError,
-    ServiceError,
-)
+from service.errors import InvalidRequestError, ServiceError
 from service.items import EMBED, RERANK
 from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import Vectors
-from service.tasks.embedding.inputs import EmbedParameters, EmbedQuery, ModelName
+from service.tasks.embedding.inputs import (
+    DIMENSIONS,
+    EMBEDDER,
+    EmbedParameters,
+    EmbedQuery,
+    ModelName,
+)
 from service.tasks.parameters import ListOf, Parameters, Positive, example
-
-STATUSES: dict[type[ServiceError], int] = {
-    MissingKeyError: 401,
-    InvalidKeyError: 401,
-    RequestTooLargeError: 400,
-}
-"""Cohere's statuses, where they differ from the statuses in `service.errors.KINDS`."""
 
 
 class CohereErrorBody(BaseModel):
@@ -79,7 +71,7 @@ async def rerank_documents(request: Request) -> Response:
     return await rank_documents(request, body)
 
 
-EmbeddingType = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
+NumberType = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
 
 DIRECTIONS: dict[str | None, dict[str, Any]] = {
     None: {},
@@ -100,20 +92,16 @@ class CohereEmbedRequest(Parameters):
         None, description="Inputs of version 2 in place of `texts`; only text is accepted."
     )
     images: Any = Field(None, description="Refused: no model reads images.")
-    model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first embedding model."
-    )
+    model: ModelName = EMBEDDER
     input_type: str | None = Field(
         None,
         description="Purpose, such as `search_query` or `search_document`; it chooses the model's "
         "prompt.",
     )
-    embedding_types: list[EmbeddingType] | None = Field(
+    embedding_types: list[NumberType] | None = Field(
         None, description="Types of numbers; by default `float`."
     )
-    output_dimension: Positive | None = Field(
-        None, description="Number of leading values to keep of each vector; by default all."
-    )
+    output_dimension: Positive | None = DIMENSIONS
     truncate: Literal["NONE", "START", "END"] | None = Field(
         None, description="End at which a long text is cut; by default REGARD_TRUNCATE decides."
     )
@@ -152,7 +140,7 @@ class CohereEmbedResponse(BaseModel):
 
     id: str
     response_type: Literal["embeddings_by_type", "embeddings_floats"]
-    embeddings: dict[EmbeddingType, list[list[float]] | list[str]] | list[list[float]]
+    embeddings: dict[NumberType, list[list[float]] | list[str]] | list[list[float]]
     texts: list[str]
     meta: dict[str, Any]
 
@@ -181,10 +169,10 @@ async def embed_texts(request: Request) -> Response:
         "texts": [*query.inputs],
         "meta": meta_of(tokens, {"input_tokens": tokens}),
     }
-    return vectors.embed_response(json_chunks(reply), num_bytes_of(reply), usage, context)
+    return vectors.json_of_vectors(reply, usage, context)
 
 
-def converted(found: Vectors, name: EmbeddingType) -> NDArray[Any] | list[str]:
+def converted(found: Vectors, name: NumberType) -> NDArray[Any] | list[str]:
     """Returns the vectors (n, D) as another type of numbers; each vector by itself.
 
     int8: the largest absolute value of a vector becomes 127. uint8 is int8 + 128. Binary: a bit is
@@ -193,7 +181,7 @@ def converted(found: Vectors, name: EmbeddingType) -> NDArray[Any] | list[str]:
     if name == "float":
         return found
     if name == "base64":
-        return [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in found]
+        return [vectors.base64_of(vector).decode() for vector in found]
     if name in ("binary", "ubinary"):
         unsigned: NDArray[Any] = np.packbits(found > 0, axis=1)
         return unsigned if name == "ubinary" else (unsigned ^ 0x80).view(np.int8)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
-from service.api.errors import responses_of, status_of
+from service.api.errors import KEYS_401, responses_of, status_of
 from service.api.request import translation
 from service.api.request.parameters import FORM, JSON, described
 from service.api.request.reading import read_permitted, unless_disconnected, validated
@@ -21,9 +21,10 @@ from service.api.request.translation import (
     decoding_options,
     find_languages,
     named_source,
+    source_of,
 )
 from service.api.responses import JSONResponse
-from service.errors import InvalidKeyError, MissingKeyError, ServiceError
+from service.errors import ServiceError
 from service.tasks.context import RequestContext
 from service.tasks.parameters import Parameters, example, not_empty
 from service.tasks.translation.translator import TranslationRequest
@@ -40,8 +41,6 @@ class DeepLXErrorBody(BaseModel):
 
 
 ERRORS = responses_of(DeepLXErrorBody, 400, 401, 403, 413, 429, 500, 503, 504)
-
-STATUSES: dict[type[ServiceError], int] = {MissingKeyError: 401, InvalidKeyError: 401}
 
 router = APIRouter(tags=["deeplx"], responses=ERRORS)
 
@@ -97,19 +96,18 @@ async def answer(request: Request, fields: dict[str, Any]) -> Response:
         )
     work = translation.translate(services, wanted, context)
     (result,) = await unless_disconnected(request, work)
-    source = result.detected.language if result.detected else wanted.source or ""
     reply = DeepLXResponse(
         id=time.time_ns() // 1_000_000,
         data=result.text,
         alternatives=[],
-        source_lang=source.upper(),
+        source_lang=source_of(result, wanted.source or "").upper(),
         target_lang=body.target_lang,
     )
     return JSONResponse(reply.model_dump())
 
 
 def deeplx_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
-    status = status_of(error, STATUSES)
+    status = status_of(error, KEYS_401)
     return status, {"code": status, "message": error.joined}
 
 

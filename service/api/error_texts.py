@@ -20,7 +20,7 @@ def missing(name: str) -> InvalidRequestError:
 def out_of_range(name: str, sign: str, limit: object, value: object) -> InvalidRequestError:
     """Returns the error for a number outside its limit. `sign` is `>=` or `<=`."""
     message = f"Invalid request: {name} parameter must be {sign} {limit}"
-    return InvalidRequestError(message, details=f"it is {str(value)[:SHOWN_CHARS]}")
+    return InvalidRequestError(message, param=name, details=f"it is {str(value)[:SHOWN_CHARS]}")
 
 
 def not_a_number(name: str, value: object) -> InvalidRequestError:

@@ -9,7 +9,13 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from service.errors import KINDS, RequestTooLargeError, ServiceError
+from service.errors import (
+    KINDS,
+    InvalidKeyError,
+    MissingKeyError,
+    RequestTooLargeError,
+    ServiceError,
+)
 from service.tasks.context import RequestContext
 from service.tasks.parameters import example
 
@@ -55,7 +61,13 @@ MISSING = responses_of(ErrorBody, 404)
 """Response to a request that names an unknown model or glossary."""
 
 
-def status_of(error: ServiceError, statuses: Mapping[type[ServiceError], int]) -> int:
+Statuses = Mapping[type[ServiceError], int]
+
+KEYS_401: Statuses = {MissingKeyError: 401, InvalidKeyError: 401}
+"""Statuses that the clients of most other APIs expect in place of those of `KINDS`."""
+
+
+def status_of(error: ServiceError, statuses: Statuses) -> int:
     """Returns the status of an error in a dialect whose `statuses` replace those of `KINDS`.
 
     A body over the size limit always gets 413, because no parameter is at fault.

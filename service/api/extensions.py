@@ -12,10 +12,9 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service.api import error_texts
-from service.api.context import Services, context_of, services_of
+from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS
-from service.api.request import translation
 from service.api.request.parameters import described
 from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.request.translation import (
@@ -23,6 +22,7 @@ from service.api.request.translation import (
     decoding_options,
     find_languages,
     named_source,
+    source_of,
 )
 from service.api.responses import JSONResponse
 from service.tasks.parameters import ListOf, Parameters, example, not_empty
@@ -65,11 +65,12 @@ async def imme(request: Request) -> Response:
     """Translates texts for the custom API of Immersive Translate."""
     body = await read_parameters(request, ImmeRequest)
     names = ("text_list", "source_lang", "target_lang")
-    results = await translated(request, names, body.text_list, body.source_lang, body.target_lang)
+    texts, source, target = body.text_list, body.source_lang, body.target_lang
+    _, results = await translated(request, names, texts, source, target)
     return JSONResponse(
         {
             "translations": [
-                {"detected_source_lang": source_of(result, body.source_lang), "text": result.text}
+                {"detected_source_lang": source_of(result, source), "text": result.text}
                 for result in results
             ]
         }
@@ -108,7 +109,8 @@ async def kiss(request: Request) -> Response:
     body = await read_parameters(request, KissRequest)
     name = "text" if body.texts is None else "texts"
     texts = (body.text or "") if body.texts is None else body.texts
-    results = await translated(request, (name, "from", "to"), texts, body.source, body.target)
+    names = name, "from", "to"
+    _, results = await translated(request, names, texts, body.source, body.target)
     found = [{"text": each.text, "src": source_of(each, body.source)} for each in results]
     return JSONResponse(found[0] if body.texts is None else {"translations": found})
 
@@ -147,44 +149,54 @@ async def hcfy(request: Request) -> Response:
     def code(name: str) -> str:
         return code_of(name, offered) or name
 
-    names = ("text", "source", "destination")
     source = code(body.source)
-    for target in body.destination[:2]:
-        (result,) = await translated(request, names, body.text, source, code(target))
-        if result.route:
-            break  # the text is not in the target language
-    found = result.detected.language if result.detected else source
+    targets = {code(name): name for name in body.destination[:2]}
+    names = ("text", "source", "destination")
+    target, (result,) = await translated(request, names, body.text, source, *targets)
+    found = source_of(result, source)
     language = HCFY_NAMES.get(found) or display_name(found, "zh")
     return JSONResponse(
         {
             "text": body.text,
             "from": body.source or language,
-            "to": target,
+            "to": targets[target],
             "result": result.text.split("\n"),
         }
     )
 
 
 async def translated(
-    request: Request, names: tuple[str, str, str], given: str | list[str], source: str, target: str
-) -> list[TranslatedText]:
-    """Translates the text or the texts of a request.
+    request: Request,
+    names: tuple[str, str, str],
+    given: str | list[str],
+    source: str,
+    *targets: str,
+) -> tuple[str, list[TranslatedText]]:
+    """Translates the texts of a request to the first target that is not their own language.
 
     Args:
         names: Names of the parameters with the texts, the source and the target, for errors.
         source: Language code; `auto` or "" if the language is to be detected.
+        targets: Language codes; a target after the first is used only if it is needed.
+
+    Returns the used target, and the translations.
     """
-    services: Services = services_of(request)
-    context = context_of(request)
+    services, context = services_of(request), context_of(request)
     texts = as_texts(names[0], given, services.settings, context)
-    pair = (names[1], named_source(source)), (names[2], target)
-    languages = find_languages(services.catalog, *pair)
-    wanted = TranslationRequest(texts, *languages, decoding_options())
-    return await unless_disconnected(request, translation.translate(services, wanted, context))
 
+    async def translate() -> tuple[str, list[TranslatedText]]:
+        # The texts count once towards the quota, even if a second target is used.
+        async with services.quota.spent(context.account, sum(map(len, texts))):
+            for target in targets:
+                pair = (names[1], named_source(source)), (names[2], target)
+                languages = find_languages(services.catalog, *pair)
+                wanted = TranslationRequest(texts, *languages, decoding_options())
+                results = await services.translator.translate(wanted, context)
+                if any(each.route for each in results):
+                    break
+        return target, results
 
-def source_of(result: TranslatedText, given: str) -> str:
-    return result.detected.language if result.detected else given
+    return await unless_disconnected(request, translate())
 
 
 DIALECT = Dialect((router,), tasks=dict.fromkeys(("/imme", "/kiss", "/hcfy"), "translate"))

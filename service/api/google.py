@@ -23,6 +23,7 @@ from service.api.request.reading import read_permitted, unless_disconnected, val
 from service.api.request.translation import (
     as_texts,
     decoding_options,
+    detected,
     find_languages,
     named_source,
     translate_each,
@@ -272,9 +273,7 @@ async def detect(request: Request) -> Response:
     services, context = services_of(request), context_of(request)
     body = validated(await read_permitted(request, read_all), GoogleDetectRequest)
     texts = as_texts("q", body.q, services.settings, context)
-    deadline = context.deadline(services.settings.request_timeout_seconds)
-    work = services.translator.detection.detect(texts, deadline)
-    found = await unless_disconnected(request, work)
+    found = await unless_disconnected(request, detected(services, texts, context))
     return JSONResponse({"data": {"detections": [[_detection(best)] for best, *_ in found]}})
 
 

@@ -124,11 +124,11 @@ def given_key(
 
 
 def num_characters(value: Any) -> int:
-    """Returns the number of characters, token ids and bytes of documents, without the API key."""
+    """Returns the number of characters, token ids and bytes of documents in a parameter."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, list):
         return sum([1 if type(each) is int else num_characters(each) for each in value])
     if isinstance(value, Mapping):
-        return sum(num_characters(each) for name, each in value.items() if name not in FIELDS)
+        return sum(map(num_characters, value.values()))
     return len(getattr(value, "data", ""))  # an Upload

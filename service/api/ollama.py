@@ -14,28 +14,28 @@ from fastapi import APIRouter, Request
 from pydantic import AfterValidator, BaseModel, Field
 from starlette.responses import Response
 
+from service.api import error_texts
 from service.api.context import context_of
 from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
+from service.api.openai.errors import STATUSES
 from service.api.openai.models import EmbedderBody, find_model, shown_models
 from service.api.request.parameters import described
 from service.api.request.reading import read_parameters
-from service.api.responses import json_chunks, num_bytes_of
-from service.api.vectors import embed, embed_response
-from service.errors import InvalidKeyError, MissingKeyError, RequestTooLargeError, ServiceError
+from service.api.vectors import embed, json_of_vectors
+from service.errors import ServiceError
 from service.items import EMBED
 from service.tasks.context import RequestContext
-from service.tasks.embedding.inputs import EmbedParameters, EmbedQuery, ModelName
+from service.tasks.embedding.inputs import (
+    DEFAULT_PARAMETERS,
+    DIMENSIONS,
+    EmbedParameters,
+    EmbedQuery,
+    ModelName,
+)
 from service.tasks.parameters import ListOf, Parameters, Positive, example
 
 LATEST = ":latest"
-
-STATUSES: dict[type[ServiceError], int] = {
-    MissingKeyError: 401,
-    InvalidKeyError: 401,
-    RequestTooLargeError: 400,
-}
-"""Ollama's statuses, where they differ from the statuses in `service.errors.KINDS`."""
 
 
 class OllamaErrorBody(BaseModel):
@@ -68,9 +68,7 @@ class OllamaEmbedRequest(EmbedParameters):
 
     input: str | ListOf[str] = Field(description="One text or a list.")
     model: TaggedName = MODEL
-    dimensions: Positive | None = Field(
-        None, description="Number of leading values to keep of each vector; by default all."
-    )
+    dimensions: Positive | None = DIMENSIONS
 
 
 class OllamaEmbedResponse(BaseModel):
@@ -118,7 +116,7 @@ async def embed_inputs(request: Request) -> Response:
         "load_duration": 0,
         "prompt_eval_count": sum(usage.num_tokens),
     }
-    return embed_response(json_chunks(reply), num_bytes_of(reply), usage, context)
+    return json_of_vectors(reply, usage, context)
 
 
 @router.post("/api/embeddings", **described(OllamaPromptRequest, OllamaPromptResponse))
@@ -127,10 +125,9 @@ async def embed_prompt(request: Request) -> Response:
     context = context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, OllamaPromptRequest)
-    reading = EmbedParameters.model_validate({})
-    found, usage = await embed(request, EmbedQuery([body.prompt], "prompt", reading, body.model))
-    reply = {"embedding": found[0]}
-    return embed_response(json_chunks(reply), num_bytes_of(reply), usage, context)
+    query = EmbedQuery([body.prompt], "prompt", DEFAULT_PARAMETERS, body.model)
+    found, usage = await embed(request, query)
+    return json_of_vectors({"embedding": found[0]}, usage, context)
 
 
 class OllamaDetails(BaseModel):
@@ -195,13 +192,14 @@ async def tags(request: Request) -> OllamaTags:
     return OllamaTags(
         models=[
             OllamaModel(
-                name=body.id + LATEST * (":" not in body.id),
-                model=body.id + LATEST * (":" not in body.id),
+                name=name,
+                model=name,
                 modified_at=datetime.fromtimestamp(body.created, UTC),
                 digest=body.revision,
                 details=details_of(body),
             )
             for body in await embedders(request)
+            for name in [body.id if ":" in body.id else body.id + LATEST]
         ]
     )
 
@@ -214,7 +212,10 @@ async def tags(request: Request) -> OllamaTags:
 async def show(request: Request) -> OllamaShow:
     """Returns one embedding model, in Ollama's form."""
     asked = await read_parameters(request, OllamaShowRequest)
-    body = find_model(asked.model or asked.name or "", await embedders(request))
+    name = asked.model or asked.name
+    if name is None:
+        raise error_texts.missing("model")
+    body = find_model(name, await embedders(request))
     return OllamaShow(
         modified_at=datetime.fromtimestamp(body.created, UTC),
         details=details_of(body),

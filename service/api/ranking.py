@@ -15,12 +15,19 @@ from pydantic import BaseModel, BeforeValidator, Field
 from starlette.responses import Response
 
 from service.api.context import context_of, services_of
+from service.api.openai.embeddings import EmbeddingsUsage, usage_of
 from service.api.request.reading import unless_disconnected
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
 from service.tasks.embedding.inputs import ScoreParameters, check_list, check_text
 from service.tasks.parameters import ListOf, Natural, example, not_empty
 from service.tasks.reranking import Inputs, Reranker, Scored
+
+RAW_SCORES: Any = Field(
+    None,
+    description="Return logits, or false for scores from 0 to 1. By default, the model's config "
+    "decides, as in sentence-transformers.",
+)
 
 
 class DocumentsRequest(ScoreParameters):
@@ -41,11 +48,7 @@ class DocumentsRequest(ScoreParameters):
     rank_fields: list[str] | None = Field(
         None, description="Fields of an object to read, each as a line `name: value`."
     )
-    raw_scores: bool | None = Field(
-        None,
-        description="Return logits, or false for scores from 0 to 1. By default, the model's "
-        "config decides, as in sentence-transformers.",
-    )
+    raw_scores: bool | None = RAW_SCORES
     top_k: Natural | None = Field(None, description="`top_n` in Voyage's words.")
     truncation: bool | None = Field(None, description="`truncate` in Voyage's words.")
     property: Any = Field(None, description="Sent by Weaviate.")
@@ -85,20 +88,13 @@ class RankedDocument(BaseModel):
     )
 
 
-class RankUsage(BaseModel):
-    """Tokens that the model has read, special tokens included."""
-
-    prompt_tokens: int
-    total_tokens: int
-
-
 class DocumentsResponse(BaseModel):
     """The documents, best first."""
 
     id: str
     model: str
     results: list[RankedDocument]
-    usage: RankUsage
+    usage: EmbeddingsUsage
     meta: dict[str, Any] = Field(description="The same numbers in Cohere's form.")
 
 
@@ -128,7 +124,7 @@ async def rank_documents(request: Request, body: DocumentsRequest) -> Response:
         for index, score in scores.items()
     ]
     context, tokens = context_of(request), scored.num_tokens
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    usage = usage_of(tokens)
     if is_voyage:
         reply = {"object": "list", "data": results, "model": context.model, "usage": usage}
         return JSONResponse(reply)

@@ -18,7 +18,7 @@ from model.tokenization.tokenizer import TokenizedText
 from service.api import health, vectors
 from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
-from service.api.errors import responses_of, status_of
+from service.api.errors import KEYS_401, Statuses, responses_of, status_of
 from service.api.ranking import DocumentsRequest, rank_documents, score
 from service.api.request.parameters import described
 from service.api.request.reading import (
@@ -27,13 +27,11 @@ from service.api.request.reading import (
     unless_disconnected,
     validated,
 )
-from service.api.responses import JSONResponse, json_chunks, num_bytes_of
+from service.api.responses import JSONResponse
 from service.errors import (
     DeadlineExceededError,
     InternalError,
-    InvalidKeyError,
     InvalidRequestError,
-    MissingKeyError,
     NotFoundError,
     OverloadedError,
     RateLimitedError,
@@ -51,6 +49,8 @@ from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import Vectors
 from service.tasks.embedding.inputs import (
     DEFAULT_PARAMETERS,
+    DIMENSIONS,
+    EMBEDDER,
     EmbedParameters,
     EmbedQuery,
     Inputs,
@@ -68,12 +68,11 @@ from service.tasks.vocabulary import ServedReader, find_reader, find_vocabulary
 
 ErrorType = Literal["Unhealthy", "Backend", "Overloaded", "Validation", "Tokenizer"]
 
-STATUSES: dict[type[ServiceError], int] = {
+STATUSES: Statuses = {
+    **KEYS_401,
     InvalidRequestError: 422,
     UnsupportedLanguageError: 422,
     RequestTooLargeError: 422,
-    MissingKeyError: 401,
-    InvalidKeyError: 401,
     NotFoundError: 424,  # no such model, or no model for the route
     InternalError: 424,
 }
@@ -123,11 +122,6 @@ tokens = APIRouter(tags=["tokens"], responses=TEI_ERRORS)
 operation = APIRouter(tags=["operation"], responses=responses_of(TeiErrorBody, 503))
 
 
-EMBEDDER: Any = Field(
-    None, description="Name as in /v1/models; by default the first embedding model."
-)
-
-
 class EmbedAllRequest(EmbedParameters):
     """The body of `POST /embed_all`, in TEI's shape.
 
@@ -149,9 +143,7 @@ class EmbedRequest(EmbedAllRequest):
     """The body of `POST /embed`, in TEI's shape: it requests a vector for each input."""
 
     normalize: bool = Field(True, description="Scale each vector to length 1.")
-    dimensions: Positive | None = Field(
-        None, description="Number of leading values to keep of each vector; by default all."
-    )
+    dimensions: Positive | None = DIMENSIONS
 
     def query(self) -> EmbedQuery:
         return EmbedQuery(self.inputs, "inputs", self, self.model, self.dimensions, self.normalize)
@@ -217,8 +209,7 @@ async def _vectors(
 ) -> Response:
     values, usage = await vectors.embed(request, query)
     values = convert(values) if convert else values
-    chunks = json_chunks(values)
-    return vectors.embed_response(chunks, num_bytes_of(values), usage, context_of(request))
+    return vectors.json_of_vectors(values, usage, context_of(request))
 
 
 @router.post("/embed_all", **described(EmbedAllRequest, EmbedAllResponse))
@@ -233,7 +224,7 @@ async def embed_all(request: Request) -> Response:
         context.num_inputs = len(query.inputs)
     work = services.embedder.embed_tokens(query, context)
     values, usage = await unless_disconnected(request, work)
-    return vectors.embed_response(json_chunks(values), num_bytes_of(values), usage, context)
+    return vectors.json_of_vectors(values, usage, context)
 
 
 @router.post("/similarity", **described(SimilarityRequest, SimilarityResponse))

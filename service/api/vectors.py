@@ -4,8 +4,10 @@ Each number in JSON is the shortest decimal that rounds to the float32 value. A 
 gets the same values from JSON as from base64. TEI is Text Embeddings Inference, a server.
 """
 
+import binascii
 import time
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from starlette.requests import Request
@@ -13,7 +15,7 @@ from starlette.responses import Response
 
 from service.api.context import context_of, services_of
 from service.api.request.reading import unless_disconnected
-from service.api.responses import json_response
+from service.api.responses import json_chunks, json_response, num_bytes_of
 from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import EmbedUsage, Vectors
 from service.tasks.embedding.inputs import EmbedQuery
@@ -35,6 +37,17 @@ def embed_response(
     response = json_response(chunks, num_bytes, headers)
     context.add("serialize", time.perf_counter() - start)
     return response
+
+
+def json_of_vectors(body: Any, usage: EmbedUsage, context: RequestContext) -> Response:
+    """Returns a body with arrays, such as an array of vectors or an object that has one."""
+    return embed_response(json_chunks(body), num_bytes_of(body), usage, context)
+
+
+def base64_of(vector: Vectors) -> bytes:
+    """Returns little-endian float32 values as base64."""
+    values = np.ascontiguousarray(vector, dtype="<f4")
+    return binascii.b2a_base64(values.data, newline=False)
 
 
 def cosines(vectors: Vectors) -> Vectors:

@@ -9,11 +9,17 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, Field
 from starlette.responses import Response
 
+from service.api import error_texts
 from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
-from service.api.openai.embeddings import EmbeddingsRequest, EmbeddingsUsage, embed_in_shape
+from service.api.openai.embeddings import (
+    EmbeddingsRequest,
+    EmbeddingsUsage,
+    embed_in_shape,
+    usage_of,
+)
 from service.api.openai.errors import OPENAI_ERRORS, openai_shape
-from service.api.ranking import score
+from service.api.ranking import RAW_SCORES, score
 from service.api.request.parameters import described
 from service.api.request.reading import read_parameters
 from service.api.responses import JSONResponse
@@ -40,9 +46,7 @@ class ScoreRequest(ScoreParameters):
     text_2: Texts | None = texts_field("A text, or a list of texts.")
     queries: Texts | None = texts_field("Newer name of `text_1`.")
     documents: Texts | None = texts_field("Newer name of `text_2`.")
-    raw_scores: bool | None = Field(
-        None, description="Return logits, or false for scores from 0 to 1. As in `/v1/rerank`."
-    )
+    raw_scores: bool | None = RAW_SCORES
 
     def pairs(self) -> list[tuple[str, str]]:
         queries = _as_list(self.text_1 or self.queries, "text_1")
@@ -59,7 +63,7 @@ class ScoreRequest(ScoreParameters):
 
 def _as_list(given: str | list[str] | None, name: str) -> list[str]:
     if given is None:
-        raise InvalidRequestError(f"Invalid request: missing {name} parameter", param=name)
+        raise error_texts.missing(name)
     return [given] if isinstance(given, str) else given
 
 
@@ -111,7 +115,6 @@ async def score_pairs(request: Request) -> Response:
         body = await read_parameters(request, ScoreRequest)
         pairs = body.pairs()
     scored = await score(request, body, "text_2", pairs)
-    tokens = scored.num_tokens
     return JSONResponse(
         {
             "id": context.request_id,
@@ -122,7 +125,7 @@ async def score_pairs(request: Request) -> Response:
                 {"index": index, "object": "score", "score": float(str(value))}
                 for index, value in enumerate(scored.scores)
             ],
-            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+            "usage": usage_of(scored.num_tokens),
         }
     )
 

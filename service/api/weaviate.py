@@ -16,10 +16,9 @@ from service.api.dialect import Dialect
 from service.api.errors import ERRORS, MISSING
 from service.api.request.parameters import described
 from service.api.request.reading import read_parameters
-from service.api.responses import json_chunks, num_bytes_of
-from service.api.vectors import embed, embed_response
+from service.api.vectors import embed, json_of_vectors
 from service.items import EMBED
-from service.tasks.embedding.inputs import EmbedParameters, EmbedQuery
+from service.tasks.embedding.inputs import DEFAULT_PARAMETERS, EmbedQuery
 from service.tasks.parameters import Parameters, example
 from service.tasks.vocabulary import find_reader
 
@@ -60,10 +59,10 @@ async def vectors(request: Request) -> Response:
     with context.stage("validate"):
         body = await read_parameters(request, WeaviateRequest)
     purpose = body.config.task_type if body.config else None
-    reading = EmbedParameters.model_validate({})
-    found, usage = await embed(request, EmbedQuery([body.text], "text", reading, purpose=purpose))
+    query = EmbedQuery([body.text], "text", DEFAULT_PARAMETERS, purpose=purpose)
+    found, usage = await embed(request, query)
     reply: dict[str, Any] = {"text": body.text, "vector": found[0], "dim": found.shape[1]}
-    return embed_response(json_chunks(reply), num_bytes_of(reply), usage, context)
+    return json_of_vectors(reply, usage, context)
 
 
 @operation.get("/meta", responses=MISSING)

@@ -1,5 +1,6 @@
 """The forms of browser extensions. The workers echo texts."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,13 @@ def test_hcfy_chooses_another_language_than_the_texts(
     text = f"{ENGLISH}\n\nA cat."
     reply = server.post("/hcfy", json={"name": "regard", "text": text, **given}).json()
     assert reply == {"text": text, "from": source, "to": target, "result": text.split("\n")}
+
+
+def test_hcfy_counts_a_text_once(serve: Serve, tmp_path: Path) -> None:
+    server = serve(monthly_characters=100, state=str(tmp_path))
+    body = {"text": ENGLISH, "destination": ["英语", "葡萄牙语"]}
+    assert server.post("/hcfy", json=body).json()["to"] == "葡萄牙语"
+    assert server.get("/v2/usage").json()["character_count"] == len(ENGLISH)
 
 
 IMME = {"source_lang": "en", "target_lang": "pt", "text_list": ["A cat."]}

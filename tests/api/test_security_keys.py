@@ -195,6 +195,21 @@ def test_limit_of_characters_counts_the_texts(serve: Serve, file: Path) -> None:
     assert_error(response, RequestTooLargeError, "its key may send 100 a minute")
 
 
+def test_limit_of_characters_counts_no_key_but_texts_with_the_name_of_a_key(
+    serve: Serve, file: Path
+) -> None:
+    key = "s" * 90
+    file.write_text(f"{key} characters=100\n")
+    server = serve(api_keys=f"file:{file}")
+    given = {**translation("a"), "api_key": key}
+    assert server.post("/translate", json=given).status_code == 200
+    assert server.post("/detect", params={"q": "a", "token": key}).status_code == 200
+    documents = {"query": "a", "documents": [{"key": "b" * 101}], "rank_fields": ["key"]}
+    response = server.post("/v1/rerank", json=documents, headers=bearer(key))
+    assert response.status_code == 413
+    assert "its key may send 100 a minute" in response.json()["message"]
+
+
 def test_limit_refills_evenly_and_refusals_do_not_count() -> None:
     now = 0.0
     rates = Rates(lambda: now)
@@ -281,7 +296,7 @@ def test_time_does_not_depend_on_the_number_of_correct_characters(
 
 
 def test_token_ids_count_as_characters() -> None:
-    assert num_characters({"inputs": [[1, 2, 3], "four"], "api_key": "secret"}) == 7
+    assert num_characters({"inputs": [[1, 2, 3], "four"]}) == 7
 
 
 def test_key_without_scopes_is_not_made() -> None:

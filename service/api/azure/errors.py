@@ -8,19 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from service.api.errors import responses_of, status_of
-from service.errors import (
-    InvalidKeyError,
-    MissingKeyError,
-    QuotaExceededError,
-    RequestTooLargeError,
-    ServiceError,
-)
+from service.api.errors import KEYS_401, responses_of, status_of
+from service.errors import QuotaExceededError, RequestTooLargeError, ServiceError
 from service.tasks.context import RequestContext
 from service.tasks.parameters import example
-
-STATUSES: dict[type[ServiceError], int] = {MissingKeyError: 401, InvalidKeyError: 401}
-"""Statuses that Azure's clients expect in place of the statuses in `service.errors.KINDS`."""
 
 TYPES: dict[type[ServiceError], int] = {
     QuotaExceededError: 403001,
@@ -66,7 +57,7 @@ AZURE_ERRORS = responses_of(AzureErrorBody, 400, 401, 403, 413, 429, 500, 503, 5
 
 
 def azure_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
-    status = status_of(error, STATUSES)
+    status = status_of(error, KEYS_401)
     code = TYPES.get(type(error), status * 1000)
     if status == 400 and error.param in PARAMETERS:
         code = PARAMETERS[error.param]

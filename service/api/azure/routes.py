@@ -5,9 +5,9 @@ requests with `api-version` in the query are Azure's.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api import error_texts
@@ -28,16 +28,18 @@ from service.api.dialect import Dialect
 from service.api.errors import responses_of
 from service.api.keys import given_key
 from service.api.request.body import merge, parse_json, read_body
+from service.api.request.parameters import AcceptLanguage
 from service.api.request.reading import read_permitted, unless_disconnected, validated
 from service.api.request.translation import (
     as_texts,
     decoding_options,
+    detected,
     find_languages,
     named_source,
     translate_each,
 )
 from service.api.responses import JSONResponse
-from service.errors import InvalidRequestError, RequestTooLargeError
+from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
 from service.models.catalog import Catalog
 from service.tasks.threads import run_sized
 from service.tasks.translation.sentences import TranslatedText
@@ -148,8 +150,8 @@ def response_body(
     rows = []
     for number, text in enumerate(body.texts):
         row: dict[str, Any] = {}
-        if detected := columns[0][1][number].detected:
-            row["detectedLanguage"] = detected_body(detected)
+        if found := columns[0][1][number].detected:
+            row["detectedLanguage"] = detected_body(found)
         row["translations"] = [
             translation(body, text, code, each[number]) for code, each in columns
         ]
@@ -179,11 +181,8 @@ async def detect(request: Request) -> Response:
     services, context = services_of(request), context_of(request)
     body = validated(await read_permitted(request, read_list), AzureRequest)
     texts = as_texts("body", body.texts, services.settings, context)
-    deadline = context.deadline(services.settings.request_timeout_seconds)
-    work = services.translator.detection.detect(texts, deadline)
-    return JSONResponse(
-        [detection_body(found) for found in await unless_disconnected(request, work)]
-    )
+    found = await unless_disconnected(request, detected(services, texts, context))
+    return JSONResponse(list(map(detection_body, found)))
 
 
 def detection_body(found: Sequence[Detection]) -> dict[str, Any]:
@@ -216,7 +215,7 @@ async def _break(
     rows: list[dict[str, Any]] = [{} for _ in texts]
     codes = [language or ""] * len(texts)
     if not language:
-        found = await services.translator.detection.detect(texts, deadline)
+        found = await detected(services, texts, context)
         codes = [best.language for best, *_ in found]
         rows = [{"detectedLanguage": detected_body(best)} for best, *_ in found]
 
@@ -225,9 +224,6 @@ async def _break(
 
     lengths = await run_sized(sum(map(len, texts)), deadline, break_all)
     return [{"sentLen": each, **row} for each, row in zip(lengths, rows, strict=True)]
-
-
-AcceptLanguage = Annotated[str | None, Header(max_length=1024)]
 
 
 @router.get(
@@ -242,7 +238,7 @@ async def languages(
     wanted = [each.strip() for each in scope.split(",")] if scope else SCOPES
     if unknown := next((each for each in wanted if each not in SCOPES), None):
         raise InvalidRequestError(
-            f"{unknown[:40]} is no scope; use {', '.join(SCOPES)}", param="scope"
+            f"{unknown[:SHOWN_CHARS]} is no scope; use {', '.join(SCOPES)}", param="scope"
         )
     body: dict[str, dict[str, Any]] = {each: {} for each in wanted}
     if "translation" in body:

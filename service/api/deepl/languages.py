@@ -9,7 +9,7 @@ from starlette.responses import Response
 from service.api.context import Services, services_of
 from service.api.deepl.errors import DEEPL_ERRORS
 from service.api.deepl.schemas import KeyOnly
-from service.api.request.parameters import FORM, JSON, described
+from service.api.request.parameters import FORM, JSON, described, query_parameters
 from service.api.request.reading import read_parameters
 from service.api.responses import JSONResponse
 from service.models.catalog import Catalog
@@ -51,14 +51,6 @@ class ResourceRequest(KeyOnly):
     )
 
 
-def query_of(body: type[KeyOnly], name: str) -> dict[str, Any]:
-    """Describes a parameter of the query, for OpenAPI."""
-    schema = body.model_json_schema()
-    field = schema["properties"][name]
-    place = {"name": name, "in": "query", "required": name in schema.get("required", ())}
-    return {"parameters": [{**place, "description": field["description"], "schema": field}]}
-
-
 class DeepLLanguage(BaseModel):
     """One language in the response of `/v2/languages`."""
 
@@ -73,7 +65,7 @@ class DeepLLanguage(BaseModel):
     "/v2/languages",
     response_model=list[DeepLLanguage],
     operation_id="deepl_languages_get",
-    openapi_extra=query_of(LanguagesRequest, "type"),
+    openapi_extra={"parameters": query_parameters(LanguagesRequest)},
 )
 @router.post(
     "/v2/languages",
@@ -169,7 +161,7 @@ class LanguageResource(BaseModel):
 @router.get(
     "/v3/languages",
     response_model=list[ResourceLanguage],
-    openapi_extra=query_of(ResourceRequest, "resource"),
+    openapi_extra={"parameters": query_parameters(ResourceRequest)},
 )
 async def resource_languages(request: Request) -> Response:
     """Lists the languages of a resource, with their features."""

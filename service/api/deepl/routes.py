@@ -16,7 +16,7 @@ from service.api.dialect import Dialect
 from service.api.request import translation
 from service.api.request.parameters import FORM, JSON, described
 from service.api.request.reading import read_parameters, unless_disconnected
-from service.api.request.translation import as_texts, decoding_options
+from service.api.request.translation import as_texts, decoding_options, source_of
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
 from service.models.catalog import Catalog
@@ -78,10 +78,9 @@ def response_body(
 ) -> dict[str, Any]:
     translations = []
     for text, result in zip(wanted.texts, results, strict=True):
-        detected = result.detected.language if result.detected else wanted.source
-        assert detected is not None  # without a given source, the task detects one
+        source = source_of(result, wanted.source or "")
         item: dict[str, Any] = {
-            "detected_source_language": source_code(detected, catalog),
+            "detected_source_language": source_code(source, catalog),
             "text": result.text,
         }
         if body.show_billed_characters:

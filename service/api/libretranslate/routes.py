@@ -5,10 +5,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api import deeplx, error_texts, streams
@@ -32,7 +32,7 @@ from service.api.libretranslate.schemas import (
 )
 from service.api.libretranslate.streaming import detection_body
 from service.api.request import translation
-from service.api.request.parameters import FORM, JSON, MULTIPART, described
+from service.api.request.parameters import FORM, JSON, MULTIPART, AcceptLanguage, described
 from service.api.request.reading import (
     read_parameters,
     read_permitted,
@@ -43,6 +43,7 @@ from service.api.request.reading import (
 from service.api.request.translation import (
     as_texts,
     decoding_options,
+    detected,
     download,
     enabled,
     find_languages,
@@ -117,9 +118,7 @@ async def detect(request: Request) -> Response:
     services, context = services_of(request), context_of(request)
     body = await read_parameters(request, DetectRequest)
     texts = as_texts("q", body.q, services.settings, context)
-    deadline = context.deadline(services.settings.request_timeout_seconds)
-    work = services.translator.detection.detect(sample(texts), deadline)
-    detections = await unless_disconnected(request, work)
+    detections = await unless_disconnected(request, detected(services, sample(texts), context))
     return JSONResponse([detection_body(each) for each in mean_detections(detections)])
 
 
@@ -203,9 +202,6 @@ def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
     if len(unserved) == 1:
         best[0] = replace(best[0], unserved=unserved.pop())
     return best
-
-
-AcceptLanguage = Annotated[str | None, Header(max_length=1024)]
 
 
 @information.get("/languages", response_model=list[Language])

@@ -18,24 +18,20 @@ from starlette.types import Message, Receive, Scope, Send
 
 from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
-from service.api.errors import responses_of, status_of
+from service.api.errors import KEYS_401, responses_of, status_of
 from service.api.request.body import media_type, parse_json, read_body
 from service.api.request.parameters import JSON, described
 from service.api.request.reading import read_permitted, unless_disconnected
 from service.errors import (
     KINDS,
-    InvalidKeyError,
+    SHOWN_CHARS,
     InvalidRequestError,
-    MissingKeyError,
     NotFoundError,
     ServiceError,
 )
 from service.metrics.figures import MCP
 from service.tasks.context import RequestContext
 from service.tasks.parameters import example
-
-STATUSES: dict[type[ServiceError], int] = {MissingKeyError: 401, InvalidKeyError: 401}
-"""Statuses that MCP requires in place of the statuses in `service.errors.KINDS`."""
 
 INVALID_REQUEST, INTERNAL_ERROR = -32600, -32603
 """Codes of JSON-RPC 2.0, section 5.1."""
@@ -65,7 +61,7 @@ class McpMessage(BaseModel):
 
 
 def mcp_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:
-    status = status_of(error, STATUSES)
+    status = status_of(error, KEYS_401)
     data = {"error_type": KINDS[type(error)].error_type, "request_id": context.request_id}
     code = INTERNAL_ERROR if status >= 500 else INVALID_REQUEST
     inside = {"code": code, "message": error.joined, "data": data}
@@ -103,7 +99,9 @@ async def mcp(request: Request) -> Response:
         sent.append(message)
 
     if (given := media_type(context)) != JSON:
-        raise InvalidRequestError(f"Content-Type {given[:40]} is not supported; send {JSON}")
+        raise InvalidRequestError(
+            f"Content-Type {given[:SHOWN_CHARS]} is not supported; send {JSON}"
+        )
     await read_permitted(request, read_arguments)
     serve = await asyncio.to_thread(find_protocol)
     await unless_disconnected(request, serve(request.scope, receive, send))

@@ -103,7 +103,7 @@ async def translate(
         translations=[
             Translation(
                 text=each.text,
-                source=each.detected.language if each.detected else source or "",
+                source=translation.source_of(each, source or ""),
                 warnings=each.warnings or None,
             )
             for each in found
@@ -127,8 +127,7 @@ async def detect(
     The confidence is from 0 to 100.
     """
     texts = translation.as_texts("text", given.text, services.settings, context)
-    deadline = context.deadline(services.settings.request_timeout_seconds)
-    (found,) = await services.translator.detection.detect(texts, deadline)
+    (found,) = await translation.detected(services, texts, context)
     return DetectedLanguages.model_validate({"languages": list(map(detection_body, found))})
 
 

@@ -33,9 +33,14 @@ from service.api.openai.prompts import (
 from service.api.request import translation
 from service.api.request.parameters import described
 from service.api.request.reading import read_parameters, unless_disconnected
-from service.api.request.translation import as_texts, decoding_options, find_languages
+from service.api.request.translation import (
+    as_texts,
+    decoding_options,
+    find_languages,
+    source_of,
+)
 from service.api.responses import JSONResponse
-from service.errors import InvalidRequestError
+from service.errors import SHOWN_CHARS, InvalidRequestError
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
 from service.models.served import ServedModel
@@ -164,7 +169,7 @@ async def chat_completions(request: Request) -> Response:
     with context.stage("validate"):
         body = await read_parameters(request, ChatRequest)
         wanted, batch = resolve(body, services, context)
-    reply = Reply(body, batch, wanted.source, context)
+    reply = Reply(body, batch, wanted.source or "", context)
     if body.stream:
         sentences = translation.stream(services, wanted, context)
         return await streams.respond(request, streams.SSE, sentences, reply)
@@ -233,9 +238,9 @@ def check_target(prompt: Prompt, pair: Pair, model: str, offered: Sequence[str])
     asked, target = prompt.pair.target, pair.target
     if asked and target and match_language(asked, offered) != match_language(target, offered):
         raise InvalidRequestError(
-            f"Invalid request: the message asks for {asked}, and the model {model[:64]} translates "
-            f"to {target}; name one of them. If the message is a text to translate as it stands, "
-            "send the field target",
+            f"Invalid request: the message asks for {asked}, and the model {model[:SHOWN_CHARS]} "
+            f"translates to {target}; name one of them. If the message is a text to translate as "
+            "it stands, send the field target",
             param="messages",
         )
 
@@ -260,8 +265,8 @@ def no_pair(model: str, catalog: Catalog) -> InvalidRequestError:
     more = ", …" if len(pairs) > MAX_SHOWN_PAIRS else ""
     shown = ", ".join(pairs[:MAX_SHOWN_PAIRS]) + more
     return InvalidRequestError(
-        f"Invalid request: neither the model {model[:64]} nor a message names a language pair. "
-        f"{HOW_TO_NAME}",
+        f"Invalid request: neither the model {model[:SHOWN_CHARS]} nor a message names a language "
+        f"pair. {HOW_TO_NAME}",
         details=f"pairs: {shown}",
         param="model",
     )
@@ -273,10 +278,10 @@ class Reply:
 
     body: ChatRequest
     batch: Batch | None
-    source: str | None
+    source: str  # "" if the language is to be detected
     context: RequestContext
     texts: list[str] = field(default_factory=list)
-    detected: list[str | None] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -284,7 +289,7 @@ class Reply:
         """Adds a translated text, or the next sentence of a text."""
         if result.number == len(self.texts):
             self.texts.append("")
-            self.detected.append(result.detected.language if result.detected else self.source)
+            self.sources.append(source_of(result, self.source))
         self.texts[result.number] += result.text
         for sentence in result.sentences:
             self.prompt_tokens += len(sentence.ids)
@@ -297,7 +302,7 @@ class Reply:
         key, items = self.batch.key, self.batch.items
         translations = [
             {**item, key: text, "sourceLanguage": language}
-            for item, text, language in zip(items, self.texts, self.detected, strict=True)
+            for item, text, language in zip(items, self.texts, self.sources, strict=True)
         ]
         return orjson.dumps({"translations": translations}).decode()
 

@@ -3,7 +3,6 @@
 Source: https://platform.openai.com/docs/api-reference/embeddings.
 """
 
-import binascii
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -20,11 +19,18 @@ from service.api.openai.errors import OPENAI_ERRORS, openai_shape
 from service.api.request.parameters import described
 from service.api.request.reading import read_parameters
 from service.api.responses import gather, num_bytes_of
-from service.api.vectors import embed, embed_response
+from service.api.vectors import base64_of, embed, embed_response
 from service.errors import InvalidRequestError
 from service.models.text_reader import Input
 from service.tasks.embedding.embedder import EmbedUsage, Vectors
-from service.tasks.embedding.inputs import EmbedParameters, EmbedQuery, Inputs, ModelName
+from service.tasks.embedding.inputs import (
+    DIMENSIONS,
+    EMBEDDER,
+    EmbedParameters,
+    EmbedQuery,
+    Inputs,
+    ModelName,
+)
 from service.tasks.parameters import Positive, example
 
 router = APIRouter(tags=["embeddings"], responses=OPENAI_ERRORS)
@@ -59,16 +65,11 @@ class EmbeddingsRequest(EmbedParameters):
         description="One text or a list. With REGARD_OPENAI_TOKEN_IDS, ids of the model's tokens "
         "are accepted too."
     )
-    model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first embedding model."
-    )
+    model: ModelName = EMBEDDER
     encoding_format: EncodingFormat = Field(
         "float", description="`float`, or `base64` of little-endian float32."
     )
-    dimensions: Positive | None = Field(
-        None,
-        description="Number of values to keep from the start of each vector; by default all.",
-    )
+    dimensions: Positive | None = DIMENSIONS
     user: Any = Field(None, description="Accepted and ignored.")
     input_type: str | None = Field(
         None, description="Purpose, such as `query` or `document`; it chooses the model's prompt."
@@ -98,6 +99,10 @@ class EmbeddingsUsage(BaseModel):
 
     prompt_tokens: int
     total_tokens: int
+
+
+def usage_of(num_tokens: int) -> dict[str, int]:
+    return {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
 
 
 class EmbeddingsResponse(BaseModel):
@@ -158,8 +163,7 @@ def _embeddings_parts(
         yield mark + b'{"object":"%b","index":%d,"%b":' % (kind, index, field) + write(vector)
         yield b',"truncated":true}' if index in truncated else b"}"
         mark = b","
-    num_tokens = sum(usage.num_tokens)
-    tokens = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+    tokens = usage_of(sum(usage.num_tokens))
     yield b'],"model":' + orjson.dumps(model) + b',"usage":' + orjson.dumps(tokens) + b"}"
 
 
@@ -169,8 +173,7 @@ def _as_floats(vector: Vectors) -> bytes:
 
 
 def _as_base64(vector: Vectors) -> bytes:
-    values = np.ascontiguousarray(vector, dtype="<f4")
-    return b'"' + binascii.b2a_base64(values.data, newline=False) + b'"'
+    return b'"' + base64_of(vector) + b'"'
 
 
 DIALECT = Dialect(

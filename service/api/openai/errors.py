@@ -10,10 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from service.api.errors import responses_of, status_of
+from service.api.errors import KEYS_401, Statuses, responses_of, status_of
 from service.errors import (
-    InvalidKeyError,
-    MissingKeyError,
     NotFoundError,
     OverloadedError,
     RateLimitedError,
@@ -38,12 +36,8 @@ CODES = {
 }
 """The `code` of an error by its status; OpenAI has no code for most errors with status 400."""
 
-STATUSES: dict[type[ServiceError], int] = {
-    MissingKeyError: 401,
-    InvalidKeyError: 401,
-    RequestTooLargeError: 400,
-}
-"""Statuses that OpenAI's clients expect in place of the statuses in `service.errors.KINDS`."""
+STATUSES: Statuses = {**KEYS_401, RequestTooLargeError: 400}
+"""Statuses that the clients of OpenAI, Cohere and Ollama expect in place of those of `KINDS`."""
 
 
 class OpenAIError(BaseModel):

@@ -18,7 +18,7 @@ from service.api.request.body import read_fields
 from service.api.request.parameters import described
 from service.api.request.reading import validated
 from service.api.responses import JSONResponse
-from service.errors import ForbiddenError, NotFoundError, UnauthorizedError
+from service.errors import SHOWN_CHARS, ForbiddenError, NotFoundError, UnauthorizedError
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
 from service.models.served import (
@@ -240,7 +240,9 @@ def find_model(name: str, models: Sequence[Body]) -> Body:
         if each.id == name:
             return each
     known = ", ".join(each.id for each in models) or "none"
-    raise NotFoundError(f"there is no model {name}; there are: {known}", param="model")
+    raise NotFoundError(
+        f"there is no model {name[:SHOWN_CHARS]}; there are: {known}", param="model"
+    )
 
 
 def model_body(

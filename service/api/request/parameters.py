@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from fastapi import Header
 from pydantic import BaseModel, Field, PlainValidator, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails
 
@@ -23,6 +24,9 @@ NOT_INTEGERS = ("int_parsing", "int_parsing_size", "int_type", "int_from_float")
 
 orjson reads an integer of more than 64 bits as a float, and pydantic refuses a float of this size.
 """
+
+
+AcceptLanguage = Annotated[str | None, Header(max_length=1024)]
 
 
 @dataclass(frozen=True, slots=True)

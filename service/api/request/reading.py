@@ -63,7 +63,8 @@ async def read_permitted(
     if key is None:
         key = find_key(request, given_key(headers, fields))
     if key.limits:
-        number = num_characters(fields) if key.limits.characters else 0
+        texts = [each for name, each in fields.items() if name not in QUERY_FIELDS]
+        number = num_characters(texts) if key.limits.characters else 0
         await services.backend.take(key.digest, key.limits, number)
     return fields
 

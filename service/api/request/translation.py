@@ -32,6 +32,7 @@ from service.tasks.context import RequestContext
 from service.tasks.documents import DocumentJob, DocumentTranslator
 from service.tasks.translation.sentences import TranslatedText
 from service.tasks.translation.translator import TranslationRequest
+from service.text.detection import Detection
 from service.text.glossary import Terms
 from service.text.language_codes import base_language
 
@@ -113,6 +114,17 @@ async def _translate_counted(
 ) -> list[TranslatedText]:
     async with services.quota.spent(context.account, sum(map(len, wanted.texts))):
         return await services.translator.translate(wanted, context)
+
+
+def source_of(result: TranslatedText, given: str) -> str:
+    return result.detected.language if result.detected else given
+
+
+def detected(
+    services: Services, texts: Sequence[str], context: RequestContext
+) -> Coroutine[Any, Any, list[list[Detection]]]:
+    deadline = context.deadline(services.settings.request_timeout_seconds)
+    return services.translator.detection.detect(texts, deadline)
 
 
 async def translate_each(

@@ -112,6 +112,13 @@ Inputs = Annotated[
 
 ModelName = Annotated[str | None, BeforeValidator(check_name)]
 
+EMBEDDER: Any = Field(
+    None, description="Name as in /v1/models; by default the first embedding model."
+)
+DIMENSIONS: Any = Field(
+    None, description="Number of leading values to keep of each vector; by default all."
+)
+
 TRUNCATE = "If false, a request with such an input is refused. By default, REGARD_TRUNCATE decides."
 
 
