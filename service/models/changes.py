@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
+from model.checkpoints.load import ModelFiles
 from model.errors import ModelError
 from service.errors import (
     SHOWN_CHARS,
@@ -56,7 +57,6 @@ raises CheckpointError if a process cannot serve the models.
 
 LOAD_SECONDS = 600.0
 """Time limit of the search for a model, and of its load in the workers."""
-
 
 RETRY_SECONDS = 30.0
 """Time after a failed load on demand in which requests for the model get its error."""
@@ -212,7 +212,8 @@ class ModelChanges:
         resident = self.supervisor.resident_models()
         size = sum(each.memory_bytes for name in loaded for each in resident.get(name, ())[:1])
         limit = settings.max_loaded_bytes
-        return not limit or size + getattr(files, "num_bytes", 0) <= limit
+        added = files.num_bytes if isinstance(files, ModelFiles) else 0
+        return not limit or size + added <= limit
 
     def _least_used(self, kept: Sequence[str]) -> str | None:
         """Returns an idle model on demand.

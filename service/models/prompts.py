@@ -12,7 +12,7 @@ from typing import Any
 
 from service.text.language_codes import base_language, display_name
 
-Terms = Sequence[tuple[str, str]]
+TermPairs = Sequence[tuple[str, str]]
 """Source terms of a glossary that occur in a text, each with its target term."""
 
 
@@ -28,7 +28,7 @@ class Prompt:
     """
 
     pattern: str
-    ask: Callable[[str, str, str, Terms], dict[str, Any]]
+    ask: Callable[[str, str, str, TermPairs], dict[str, Any]]
     fields: Mapping[str, Any] = field(default_factory=dict)
     has_paragraphs: bool = False
 
@@ -45,7 +45,7 @@ TASK = (
 )
 
 
-def generic(text: str, source: str, target: str, terms: Terms) -> dict[str, Any]:
+def generic(text: str, source: str, target: str, terms: TermPairs) -> dict[str, Any]:
     task = TASK.format(source=display_name(source), target=display_name(target))
     if terms:
         pairs = "; ".join(f"{term} = {translation}" for term, translation in terms)
@@ -53,13 +53,13 @@ def generic(text: str, source: str, target: str, terms: Terms) -> dict[str, Any]
     return ask_user(text, task)
 
 
-def translategemma(text: str, source: str, target: str, _: Terms) -> dict[str, Any]:
+def translategemma(text: str, source: str, target: str, _: TermPairs) -> dict[str, Any]:
     """Source: the model card of google/translategemma-12b-it; vLLM's pull request 41599."""
     codes = {"source_lang_code": source, "target_lang_code": target}
     return ask_user([{"type": "text", **codes, "text": text}])
 
 
-def qwen_mt(text: str, source: str, target: str, terms: Terms) -> dict[str, Any]:
+def qwen_mt(text: str, source: str, target: str, terms: TermPairs) -> dict[str, Any]:
     """Source: the API reference of Qwen-MT in Alibaba Cloud Model Studio."""
     options: dict[str, Any] = {
         name: display_name("zh-Hant" if code == "zh-Hant" else base_language(code))
@@ -86,7 +86,7 @@ class Template:
     terms: tuple[str, str] | None = None
     chinese_terms: tuple[str, str] | None = None
 
-    def __call__(self, text: str, source: str, target: str, terms: Terms) -> dict[str, Any]:
+    def __call__(self, text: str, source: str, target: str, terms: TermPairs) -> dict[str, Any]:
         is_chinese = bool(self.chinese) and "zh" in (base_language(source), base_language(target))
         lines = self.chinese_terms if is_chinese else self.terms
         if terms and lines is None and self.chinese_terms:

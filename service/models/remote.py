@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from model.checkpoints.load import Vocabularies
 from model.tokenization.tokenizer import CharacterTokenizer
 from service.items import TRANSLATE, TranslationItem
-from service.models.prompts import PROMPTS, Prompt, Terms, prompt_of
+from service.models.prompts import PROMPTS, Prompt, TermPairs, prompt_of
 from service.models.served import AnyServed, Direction
 from service.text.language_codes import normalize_code
 
@@ -104,7 +104,7 @@ class RemoteItem(TranslationItem):
     """
 
     fallback: Direction | None = None
-    terms: Terms = ()
+    terms: TermPairs = ()
 
 
 @dataclass(frozen=True, slots=True)

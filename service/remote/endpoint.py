@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from service.errors import InternalError, OverloadedError, ServiceError, UnavailableError, outcome
-from service.models.prompts import Terms
+from service.models.prompts import TermPairs
 from service.models.remote import RemoteFiles
 from service.settings import Settings
 from service.tasks.backend import Recorder
@@ -57,7 +57,7 @@ class Endpoints:
             await self.client.aclose()
 
     async def translate(
-        self, text: str, model: RemoteFiles, deadline: float, terms: Terms = ()
+        self, text: str, model: RemoteFiles, deadline: float, terms: TermPairs = ()
     ) -> tuple[str, float, float]:
         """Returns a translation, the seconds until the first request, and the seconds from then on.
 
@@ -84,7 +84,7 @@ class Endpoints:
             translation = await self._call(text, model, terms)
         return translation, started - arrived, time.perf_counter() - started
 
-    async def _call(self, text: str, model: RemoteFiles, terms: Terms) -> str:
+    async def _call(self, text: str, model: RemoteFiles, terms: TermPairs) -> str:
         ended = "error"
         try:
             translation = await self.ask(text, model, terms)
@@ -99,7 +99,7 @@ class Endpoints:
             self.recorder.count_call(model.name, ended)
         return translation
 
-    async def ask(self, text: str, model: RemoteFiles, terms: Terms = ()) -> str:
+    async def ask(self, text: str, model: RemoteFiles, terms: TermPairs = ()) -> str:
         from httpx2 import RequestError
 
         self.client = self.client or new_client(self.settings)
@@ -155,7 +155,7 @@ def refusal(status: int, retry_after: str, name: str) -> ServiceError:
     )
 
 
-def chat_request(text: str, model: RemoteFiles, terms: Terms = ()) -> dict[str, Any]:
+def chat_request(text: str, model: RemoteFiles, terms: TermPairs = ()) -> dict[str, Any]:
     prompt = model.prompt
     return {
         "model": model.model,

@@ -253,5 +253,5 @@ def _write(connection: Connection, glossary: str, row: tuple[str, str, str, int,
 def _no_dictionary(source: str, target: str) -> NotFoundError:
     return NotFoundError(
         f"No dictionary found for language pair {source}-{target}",
-        details="the glossary has no dictionary for these languages",
+        details="GET /v3/glossaries lists the dictionaries of each glossary",
     )

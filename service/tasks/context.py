@@ -88,7 +88,8 @@ class RequestContext:
                 await backend.require(missing.names)
         except TimeoutError:
             raise DeadlineExceededError(
-                f"{' and '.join(missing.names)} could not be loaded before the deadline; try again"
+                f"{' and '.join(missing.names)} could not be loaded before the deadline; try again "
+                "soon, or raise REGARD_REQUEST_TIMEOUT_SECONDS"
             ) from None
         finally:
             self.is_waiting = False

@@ -103,10 +103,10 @@ class DocumentTranslator:
         quota: Quota,
         settings: Settings,
         folder: str,
-        batches: set[RequestContext] | None = None,
+        batches: set[RequestContext],
     ) -> None:
         # Contexts of the parts that are being translated; their models are not unloaded.
-        self.batches = set() if batches is None else batches
+        self.batches = batches
         self.translator = translator
         self.quota = quota
         self.settings = settings

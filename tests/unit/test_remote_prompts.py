@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.models.prompts import PROMPTS, Terms, prompt_of
+from service.models.prompts import PROMPTS, TermPairs, prompt_of
 from service.models.remote import find_remote
 from service.remote.endpoint import chat_request
 
@@ -105,7 +105,7 @@ def qwen(source: str, target: str, **fields: Any) -> dict[str, Any]:
     ],
 )
 def test_request_is_the_published_one(
-    prompt: str, pair: str, terms: Terms, expected: dict[str, Any]
+    prompt: str, pair: str, terms: TermPairs, expected: dict[str, Any]
 ) -> None:
     (files,) = find_remote(f"openai:m@http://h/v1#{pair}&prompt={prompt}")
     body = chat_request("A cat.", files, terms)

@@ -19,7 +19,7 @@ from typing import Any
 from model.sequence import DecodingOptions, Hypothesis
 from service.errors import DeadlineExceededError, too_late
 from service.items import Result, TranslationItem
-from service.models.prompts import Terms
+from service.models.prompts import TermPairs
 from service.models.remote import RemoteItem
 from service.models.served import Direction
 from service.tasks.backend import Lease
@@ -56,7 +56,7 @@ class PivotPipeline:
         source: list[int],
         route: tuple[Direction, ...],
         options: DecodingOptions,
-        terms: Terms = (),
+        terms: TermPairs = (),
     ) -> TranslationItem:
         """Returns the work item of a sentence, whose token ids `source` include EOS.
 
@@ -124,7 +124,7 @@ def item_for(
     options: DecodingOptions,
     is_bulk: bool,
     num_legs: int = 1,
-    terms: Terms = (),
+    terms: TermPairs = (),
 ) -> TranslationItem:
     first_id = direction.vocabularies.first_id
     item = direction.name, source, options, first_id, is_bulk, num_legs

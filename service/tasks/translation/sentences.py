@@ -9,7 +9,7 @@ from pydantic import Field
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Span, Tokenizer
 from service.items import Result, TranslationItem
-from service.models.prompts import Terms
+from service.models.prompts import TermPairs
 from service.models.served import Direction
 from service.tasks.alignment.aligner import TranslatedPair
 from service.tasks.alignment.alignment import Alignment
@@ -222,7 +222,7 @@ class Sentence:
     given: str
     tags: Sequence[Tag] = ()
     terms: Collection[str] = ()
-    given_terms: Terms = ()
+    given_terms: TermPairs = ()
     has_spans: bool = False
     carrier: Carrier | None = None
     carrier_ids: list[int] = field(default_factory=list)
