@@ -112,9 +112,9 @@ class Amounts(Collector):
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        for (metric, *labels), amount in self.waiting.items():
+        while self.waiting:
+            (metric, *labels), amount = self.waiting.popitem()
             metric.labels(*labels).inc(amount)
-        self.waiting.clear()
         return ()
 
 

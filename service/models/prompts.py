@@ -17,7 +17,7 @@ TermPairs = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PromptFormat:
     """The request for a translation to the models of a family.
 
     Attributes:
@@ -137,18 +137,20 @@ TOWER_INSTRUCT = Template(
     "Translate the following text from {source} into {target}.\n{source}: {text}\n{target}:"
 )
 
-PROMPTS: dict[str, Prompt] = {
+PROMPTS: dict[str, PromptFormat] = {
     # Ollama's names have a tag after a colon.
-    "translategemma-text": Prompt(r"translategemma(:|.*gguf)", GEMMA_TEXT, has_paragraphs=True),
-    "translategemma": Prompt("translategemma", translategemma, has_paragraphs=True),
-    "hunyuan-mt": Prompt("hunyuan-?mt", HUNYUAN_MT, PENALTY),
-    "hy-mt1.5": Prompt("hy-?mt-?1[.]5", HY_MT1, PENALTY, has_paragraphs=True),
-    "hy-mt2-30b": Prompt("hy-?mt2-30b", HY_MT2, has_paragraphs=True),
-    "hy-mt2": Prompt("hy-?mt", HY_MT2, PENALTY, has_paragraphs=True),
-    "tower-instruct": Prompt("tower-?instruct", TOWER_INSTRUCT),
-    "tower-plus": Prompt("tower-?(plus|[+])", TOWER_PLUS, has_paragraphs=True),
-    "qwen-mt": Prompt("qwen[0-9.]*-?mt", qwen_mt, has_paragraphs=True),
-    "generic": Prompt("", generic),
+    "translategemma-text": PromptFormat(
+        r"translategemma(:|.*gguf)", GEMMA_TEXT, has_paragraphs=True
+    ),
+    "translategemma": PromptFormat("translategemma", translategemma, has_paragraphs=True),
+    "hunyuan-mt": PromptFormat("hunyuan-?mt", HUNYUAN_MT, PENALTY),
+    "hy-mt1.5": PromptFormat("hy-?mt-?1[.]5", HY_MT1, PENALTY, has_paragraphs=True),
+    "hy-mt2-30b": PromptFormat("hy-?mt2-30b", HY_MT2, has_paragraphs=True),
+    "hy-mt2": PromptFormat("hy-?mt", HY_MT2, PENALTY, has_paragraphs=True),
+    "tower-instruct": PromptFormat("tower-?instruct", TOWER_INSTRUCT),
+    "tower-plus": PromptFormat("tower-?(plus|[+])", TOWER_PLUS, has_paragraphs=True),
+    "qwen-mt": PromptFormat("qwen[0-9.]*-?mt", qwen_mt, has_paragraphs=True),
+    "generic": PromptFormat("", generic),
 }
 """The prompts by name. The first one whose pattern is in a model's name is the model's."""
 

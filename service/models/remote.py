@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from model.checkpoints.load import Vocabularies
 from model.tokenization.tokenizer import CharacterTokenizer
 from service.items import TRANSLATE, TranslationItem
-from service.models.prompts import PROMPTS, Prompt, TermPairs, prompt_of
+from service.models.prompts import PROMPTS, PromptFormat, TermPairs, prompt_of
 from service.models.served import AnyServed, Direction
 from service.text.language_codes import normalize_code
 
@@ -43,7 +43,7 @@ class RemoteFiles:
     is_first: bool = False  # whether it is preferred to a model of the same pair on this server
 
     @property
-    def prompt(self) -> Prompt:
+    def prompt(self) -> PromptFormat:
         return PROMPTS[self.prompt_name]
 
     @property
