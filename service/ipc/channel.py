@@ -58,13 +58,17 @@ class Inbox(asyncio.Protocol):
         An error of the function is raised.
         """
         self.receive = receive
-        self.data_received(b"")
+        self._pass_all()  # messages may have come already, and the end too
         await asyncio.wait([self.closed])
         self.closed.result()
 
     def data_received(self, data: bytes) -> None:
         self.received += data
-        if self.receive is None or self.closed.done():
+        if not self.closed.done():
+            self._pass_all()
+
+    def _pass_all(self) -> None:
+        if self.receive is None:
             return
         start = 0
         try:
@@ -76,6 +80,8 @@ class Inbox(asyncio.Protocol):
                 start = end
                 self.receive(message)
         except Exception as error:
+            if self.closed.done():
+                raise
             self.closed.set_exception(error)
         del self.received[:start]
 

@@ -79,24 +79,29 @@ def test_end_of_the_other_side_is_told_wherever_it_comes(ends: Ends, sent: int) 
         Channel(theirs).receive()
 
 
-def read_all(data: bytes, size: int = 1) -> list[Any]:
-    """What the server's end makes of bytes that come in parts of a size."""
+def read_all(data: bytes, size: int = 1, is_late: bool = False) -> list[Any]:
+    """What the server's end makes of bytes in parts of a size, which may come before it reads."""
 
     async def run() -> list[Any]:
         inbox, found = Inbox(), list[Any]()
-        for at in range(0, len(data), size):
-            asyncio.get_running_loop().call_soon(inbox.data_received, data[at : at + size])
-        asyncio.get_running_loop().call_soon(inbox.connection_lost, None)
+        parts = [data[at : at + size] for at in range(0, len(data), size)]
+        calls: list[tuple[Any, Any]] = [(inbox.data_received, part) for part in parts]
+        for call, argument in [*calls, (inbox.connection_lost, None)]:
+            if is_late:
+                call(argument)
+            else:
+                asyncio.get_running_loop().call_soon(call, argument)
         await inbox.pass_to(found.append)
         return found
 
     return asyncio.run(run())
 
 
+@pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("size", [1, 7, 1 << 16])
-def test_server_reads_what_a_worker_sends(size: int) -> None:
+def test_server_reads_what_a_worker_sends(size: int, is_late: bool) -> None:
     both = pack(COMPUTE) + pack(Stop())
-    assert repr(read_all(both, size)) == repr([COMPUTE, Stop()])
+    assert repr(read_all(both, size, is_late)) == repr([COMPUTE, Stop()])
     assert repr(read_all(both[:-1], size)) == repr([COMPUTE])
     assert read_all(pack(Stop())[:5], size) == []
 
