@@ -166,7 +166,7 @@ def test_error_in_the_middle_of_a_stream(serve: Serve, script: Script) -> None:
         ({"model": "en-de"}, "model", ("en-de",)),
         ({"model": "x", "target": "de"}, "target", ("de is not supported",)),
         ({"model": "x", "target": "Klingon"}, "target", ("tlh is not supported",)),
-        ({"model": "x", "source": "pt", "target": "pt-PT", "n": 2}, None, ("n parameter", "1")),
+        ({"model": "x", "source": "pt", "target": "pt-PT", "n": 2}, "n", ("n parameter", "1")),
         ({"messages": []}, "messages", ("role user",)),
         ({"messages": None}, "messages", ("missing messages",)),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages", ("role user",)),
@@ -176,7 +176,7 @@ def test_error_in_the_middle_of_a_stream(serve: Serve, script: Script) -> None:
     ],
 )
 def test_refusal_says_what_to_do(
-    server: Server, fields: dict[str, Any], param: str | None, words: tuple[str, ...]
+    server: Server, fields: dict[str, Any], param: str, words: tuple[str, ...]
 ) -> None:
     for stream in (False, True):
         response = ask(server, stream=stream, **fields)

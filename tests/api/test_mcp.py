@@ -268,9 +268,10 @@ def test_work_ends_with_the_connection(serve_tcp: ServeTcp, script: Script) -> N
     with server.connect() as connection:
         connection.sendall(post_of(body, "/mcp", "Accept: application/json"))
         until(lambda: script.admitted)
-    labels = {"task": "mcp", "model": "en-pt", "outcome": "cancelled"}
-    until(lambda: server.sample("regard_requests_total", **labels) == 1)
     until(lambda: script.aborted == [script.admitted[0].id])
+    until(lambda: not server.sample("regard_inflight_requests", task="mcp"))
+    labels = {"task": "mcp", "model": "en-pt", "outcome": "cancelled"}
+    assert server.sample("regard_requests_total", **labels) == 1
 
 
 def test_server_without_the_package_says_so(tiny: Server, monkeypatch: pytest.MonkeyPatch) -> None:
