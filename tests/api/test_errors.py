@@ -28,6 +28,7 @@ from service.errors import (
     UnavailableError,
     UnsupportedLanguageError,
 )
+from service.models.catalog import Catalog
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error, translation
 from tests.workers import LIMIT_SECONDS, Script
@@ -174,7 +175,8 @@ def test_null_is_an_absent_parameter(server: Server, name: str) -> None:
 
 def test_pair_without_a_model_is_refused(serve: Serve) -> None:
     server = serve()
-    del server.services.catalog.pairs["pt", "en"]
+    services = server.services
+    services.replace_catalog(Catalog([services.catalog.served["en-pt"]]))
     response = server.translate("Olá.", source="pt", target="en")
     message = (
         "English (en) is not available as a target language from Portuguese (pt); available: pt"
