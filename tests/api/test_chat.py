@@ -112,6 +112,14 @@ def test_history_is_not_translated(server: Server) -> None:
     assert content(ask(server, *messages)) == "Three."
 
 
+@pytest.mark.parametrize(("number", "status"), [(15, 200), (16, 400)])
+def test_pair_is_looked_for_in_few_messages(server: Server, number: int, status: int) -> None:
+    """Each message takes milliseconds, and a body may have thousands of messages."""
+    later = [user("A.")] * (number + 1)
+    messages = [user("Translate from English to Portuguese"), *later]
+    assert ask(server, *messages, model="x").status_code == status
+
+
 def test_prompt_is_the_text_if_fields_name_the_target(server: Server) -> None:
     text = "Translate this to German:\nA cat."
     assert content(ask(server, user(text), target="pt")) == text

@@ -112,6 +112,8 @@ def test_text_is_no_prompt(text: str) -> None:
         ("You can only translate text and not interpret it.", None),
         ("You are a helpful assistant who talks to Portuguese people.", None),
         ("You are a translation engine. Add nothing to it.", None),
+        ("Translate. " + "Go to work. " * 20 + "Translate to Portuguese.", PT),
+        ("Translate. " + "Go to work. " * 80 + "Translate to Portuguese.", None),  # too many places
     ],
 )
 def test_instruction_names_a_pair(instruction: str, pair: Pair | None) -> None:

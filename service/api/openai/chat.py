@@ -55,6 +55,7 @@ router = APIRouter(tags=["chat"], responses=OPENAI_ERRORS)
 
 MODEL_PREFIX = re.compile(r"(?:.*/)?(?:(?:translate|regard)[-_:])?")
 MAX_SHOWN_PAIRS = 20
+MAX_INSTRUCTIONS = 16  # messages in which a language pair is looked for, beside the last one
 
 HOW_TO_NAME = (
     "Name it as the model, such as en-pt, or auto-pt to detect the source language; or as the "
@@ -209,6 +210,8 @@ def resolve(
         check_target(prompt, pair, body.model, offered)
         message, pair = prompt.text, pair.completed(prompt.pair)
     for each in _others(body.messages, at):
+        if pair.is_complete:
+            break
         value = parsed(each.text)
         if isinstance(value, dict):
             pair = pair.completed(pair_in(value, offered))
@@ -224,7 +227,8 @@ def resolve(
 def _others(messages: Sequence[ChatMessage], at: int) -> list[ChatMessage]:
     """Returns the messages that may have instructions, those of the system first."""
     system = [each for each in messages if each.role in ("system", "developer")]
-    return system + [each for each in messages[:at][::-1] if each.role == "user"]
+    others = system + [each for each in messages[:at][::-1] if each.role == "user"]
+    return others[:MAX_INSTRUCTIONS]
 
 
 def read_prompt(message: str, offered: Sequence[str]) -> Prompt | None:

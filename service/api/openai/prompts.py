@@ -10,6 +10,7 @@ PDF Translate, OpenAI Translator, Bob, Hy-MT, TranslateGemma and Qwen-MT.
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -18,6 +19,7 @@ from service.text.language_names import CODE, code_of
 
 MAX_PROMPT_CHARS = 2000  # of the part of a message that may be an instruction
 MAX_NAME_WORDS = 4
+MAX_PLACES = 64  # of words such as "to" in an instruction, behind which a name is looked for
 
 SOURCE_KEYS = ("source", "from", "source_lang", "source_language", "source_lang_code")
 TARGET_KEYS = (
@@ -54,6 +56,10 @@ class Pair:
 
     source: str | None = None
     target: str | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self.source is not None and self.target is not None
 
     def completed(self, other: "Pair") -> "Pair":
         return Pair(self.source or other.source, self.target or other.target)
@@ -137,18 +143,18 @@ def instructed(instruction: str, offered: Collection[str]) -> Pair | None:
 
 def _pairs(instruction: str, offered: Collection[str]) -> Iterator[tuple[int, Pair]]:
     """Yields pairs with the index of the target's name, the most certain ones first."""
-    for found in CHINESE.finditer(instruction):
+    for found in islice(CHINESE.finditer(instruction), MAX_PLACES):
         if target := _leading_name(found["target"], offered):
             yield found.start("target"), Pair(code_of(found["source"] or "", offered), target)
     task = max(0, instruction.rfind(TASK))
     start = TRANSLATE.search(instruction, task)
     if start is None:
         return
-    for found in FROM_TO.finditer(instruction, task):
+    for found in islice(FROM_TO.finditer(instruction, task), MAX_PLACES):
         if source := _trailing_name(found["source"], offered):
             if target := _leading_name(found["target"], offered, is_pair=True):
                 yield found.start("target"), Pair(source, target)
-    for found in INTO.finditer(instruction, start.start()):
+    for found in islice(INTO.finditer(instruction, start.start()), MAX_PLACES):
         verb = [*TRANSLATE.finditer(instruction, start.start(), found.start())][-1]
         is_far = bool(SENTENCE_END.search(instruction, verb.end(), found.start()))
         if target := _leading_name(found["target"], offered, is_far=is_far):
