@@ -9,6 +9,7 @@ from babel import Locale, UnknownLocaleError
 from service.text.language_codes import match_language, normalize_code
 
 CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,4}){0,2}")
+MAX_NAME_CHARS = 100
 DETAILED = re.compile(r"(?P<base>[^()（）]+?)\s*[(（](?P<detail>[^()（）]+)[)）]")
 
 OTHER_NAMES = {"farsi": "fa", "mandarin": "zh", "castilian": "es", "繁體中文": "zh-Hant"}
@@ -21,6 +22,8 @@ def code_of(name: str, offered: Collection[str]) -> str | None:
     "Portuguese (Brazil)" is pt-BR. A code in any spelling is its own name. The result may be a
     language that is not offered.
     """
+    if len(name) > MAX_NAME_CHARS:  # DETAILED takes long for a name of many spaces
+        return None
     key = name.strip().casefold()
     names = _names(tuple(offered))
     if key in names:

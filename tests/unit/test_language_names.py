@@ -16,7 +16,7 @@ OFFERED = ("en", "pt", "zh-Hans")
         (("Traditional Chinese", "Chinese (Traditional)", "中文(繁体)", "繁體中文"), "zh-Hant"),
         (("English (en)", "英语", " english "), "en"),
         (("German", "德语", "de"), "de"),  # not offered
-        (("gpt", "xx", "auto", "", "the text", "Deutsch", "()"), None),
+        (("gpt", "xx", "auto", "", "the text", "Deutsch", "()", "Portuguese" + 91 * " "), None),
     ],
 )
 def test_name_has_the_code(names: tuple[str, ...], code: str | None) -> None:

@@ -43,6 +43,7 @@ from service.text.formatting import (
     with_ending,
 )
 from service.text.glossary import Terms, lacking, read_entries, write_tsv
+from service.text.language_names import code_of
 from service.text.letters import has_letters, has_words
 from service.text.markup import MarkupText, Token, protect_markup
 from service.text.messages import read_message, without_syntax
@@ -97,7 +98,6 @@ NOT_CALLED = {
     "compiled",
     "trigger",
     "text_direction",
-    "code_of",
 }
 """Functions that read a list of words, a language's code or name, attributes, or tables."""
 
@@ -230,6 +230,7 @@ def listed(text: str, _: Tokenizer) -> None:
 def named(text: str, _: Tokenizer) -> None:
     language_codes.match_language(text, LANGUAGES)
     language_codes.display_name("pt", text)
+    code_of(text, LANGUAGES)
 
 
 def guarded(text: str, tokenizer: Tokenizer) -> None:
