@@ -98,7 +98,7 @@ class CohereEmbedRequest(Parameters):
         description="Purpose, such as `search_query` or `search_document`; it chooses the model's "
         "prompt.",
     )
-    embedding_types: list[NumberType] | None = Field(
+    embedding_types: ListOf[NumberType] | None = Field(
         None, description="Types of numbers; by default `float`."
     )
     output_dimension: Positive | None = DIMENSIONS
@@ -158,14 +158,13 @@ async def embed_texts(request: Request) -> Response:
         body = await read_parameters(request, CohereEmbedRequest)
         query = body.query()
     found, usage = await vectors.embed(request, query)
-    tokens, types = sum(usage.num_tokens), body.embedding_types
-    is_plain = types is None and request.url.path == "/v1/embed"
+    tokens = sum(usage.num_tokens)
+    types: dict[NumberType, None] = dict.fromkeys(body.embedding_types or ["float"])
+    is_plain = body.embedding_types is None and request.url.path == "/v1/embed"
     reply: dict[str, Any] = {
         "id": context.request_id,
         "response_type": "embeddings_floats" if is_plain else "embeddings_by_type",
-        "embeddings": found
-        if is_plain
-        else {name: converted(found, name) for name in types or ["float"]},
+        "embeddings": found if is_plain else {name: converted(found, name) for name in types},
         "texts": [*query.inputs],
         "meta": meta_of(tokens, {"input_tokens": tokens}),
     }

@@ -20,8 +20,11 @@ from service.api.request.reading import unless_disconnected
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
 from service.tasks.embedding.inputs import ScoreParameters, check_list, check_text
+from service.tasks.embedding.limits import check_num_inputs
 from service.tasks.parameters import ListOf, Natural, example, not_empty
 from service.tasks.reranking import Inputs, Reranker, Scored
+
+MAX_RANK_FIELDS = 64
 
 RAW_SCORES: Any = Field(
     None,
@@ -45,7 +48,7 @@ class DocumentsRequest(ScoreParameters):
     )
     top_n: Natural = Field(0, description="Number of documents to return, or 0 for all.")
     return_documents: bool = Field(False, description="Return each document with its score.")
-    rank_fields: list[str] | None = Field(
+    rank_fields: Annotated[ListOf[str], Field(max_length=MAX_RANK_FIELDS)] | None = Field(
         None, description="Fields of an object to read, each as a line `name: value`."
     )
     raw_scores: bool | None = RAW_SCORES
@@ -108,6 +111,8 @@ async def score(
 
 
 async def rank_documents(request: Request, body: DocumentsRequest) -> Response:
+    limit = services_of(request).settings.max_inputs
+    check_num_inputs(body.documents, limit, "documents")  # before each is read
     texts = body.texts()
     if body.truncate is None:
         body.truncate = body.truncation

@@ -146,7 +146,8 @@ def test_purpose_chooses_the_prompt_of_the_model(
 
 def test_types_of_numbers_keep_the_vectors(server: Server, expected: Reference) -> None:
     types = ["float", "int8", "uint8", "binary", "ubinary", "base64"]
-    reply = post(server, "/v2/embed", texts=TEXTS, embedding_types=types)
+    # Each type is computed once, however often it is named.
+    reply = post(server, "/v2/embed", texts=TEXTS, embedding_types=types * 10_000)
     assert (reply["response_type"], reply["texts"]) == ("embeddings_by_type", TEXTS)
     found = reply["embeddings"]
     vectors = np.array(expected.vectors(*TEXTS))
@@ -254,6 +255,7 @@ ERRORS: list[tuple[str, dict[str, Any], int, str, list[str]]] = [
     ("/api/embed", {"input": "a", "model": "no"}, 404, "no model no", ["error"]),
     ("/api/embed", {}, 400, "missing input", ["error"]),
     ("/api/show", {"model": "no"}, 404, "there is no model no", ["error"]),
+    ("/api/show", {}, 400, "missing model", ["error"]),
     ("/api/generate", {"model": "tiny"}, 404, "no such address", ["error"]),
     ("/vectors", {}, 400, "missing text", ["error"]),
     ("/pooling", {"input": [1, 2]}, 400, "input has token ids", ["error", "message"]),

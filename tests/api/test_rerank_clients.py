@@ -127,6 +127,8 @@ def test_documents_may_be_objects(server: Server, expected: dict[int, float]) ->
         ({"top_n": -1}, 400, "top_n parameter must be >= 0; it is -1"),
         ({"model": "embedder"}, 404, "no model embedder that reranks; there are ranker, other"),
         ({"documents": ["cat " * 100], "truncate": False}, 400, "takes 40"),
+        ({"rank_fields": ["a"] * 65}, 400, "rank_fields parameter: List should have at most 64"),
+        ({"documents": [{}] * 2049}, 400, "documents has 2049 texts; the limit is 2048"),
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])

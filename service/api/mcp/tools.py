@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from service.api.context import HttpContext, Services
 from service.api.libretranslate.routes import glossaries_of, languages_of
 from service.api.libretranslate.schemas import DetectedLanguage, TextFormat
 from service.api.libretranslate.streaming import detection_body
 from service.api.request import translation
-from service.api.request.parameters import describe
-from service.api.request.reading import check_scope
-from service.errors import RequestTooLargeError
+from service.api.request.reading import check_scope, validated
+from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
 from service.tasks.alignment.aligner import PairAligner, TranslatedPair
 from service.tasks.alignment.alignment import between_words, text_span
 from service.tasks.attention.requests import OneTextQuestion
@@ -277,7 +276,7 @@ async def attention(
     """
     context.num_inputs = 1
     languages = {"source": given.source, "target": given.target}
-    question = OneTextQuestion.model_validate({"text": given.text, **languages})
+    question = validated({"text": given.text, **languages}, OneTextQuestion)
     inspector = services.inspector
     model = await inspector.choose_direction(question, given.text, context)
     is_split = given.translation is None
@@ -348,10 +347,10 @@ async def call(
     """
     if context.key is not None:
         check_scope(context.key, tool.scope)
-    try:
-        return await tool.run(services, context, tool.arguments.model_validate(arguments))
-    except ValidationError as error:
-        fault = describe(error)
-        if any(each["type"] == "extra_forbidden" for each in error.errors()):
-            fault.details = f"the tool has {', '.join(tool.arguments.model_fields) or 'none'}"
-        raise fault from None
+    known = tool.arguments.model_fields
+    if unknown := next((name for name in arguments if name not in known), None):
+        raise InvalidRequestError(
+            f"Invalid request: there is no {unknown[:SHOWN_CHARS]} parameter",
+            details=f"the tool has {', '.join(known) or 'none'}",
+        )
+    return await tool.run(services, context, validated(arguments, tool.arguments))
