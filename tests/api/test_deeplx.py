@@ -94,3 +94,9 @@ def test_key_may_be_in_the_query(serve: Serve, request_: dict[str, Any]) -> None
         assert server.post(path, json=body(), **request_).json()["data"] == TEXT
         wrong = server.post(path, json=body(), params={"token": "wrong"})
         assert wrong.status_code == (403 if path == "/translate" else 401)
+
+
+def test_libretranslates_wrong_name_of_the_text_gets_its_own_error(server: Server) -> None:
+    reply = server.post("/translate", json={"text": TEXT, "source": "en", "target": "pt"})
+    assert reply.status_code == 400
+    assert "missing q parameter" in reply.json()["error"]

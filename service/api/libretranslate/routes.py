@@ -79,7 +79,7 @@ async def translate(request: Request) -> Response:
     start = time.perf_counter()
     try:
         fields = await read_permitted(request)
-        is_deeplx = "q" not in fields and "text" in fields
+        is_deeplx = "q" not in fields and "text" in fields and "target" not in fields
         if not is_deeplx:
             body = validated(fields, TranslateRequest)
             wanted = resolve(body, services, context)
