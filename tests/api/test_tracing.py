@@ -167,9 +167,13 @@ def test_span_has_the_labels_of_the_metrics_and_no_text_key_or_address(
             assert word.encode() not in body_
 
 
-def test_failed_request_has_a_span_with_the_error(serve: Serve, collector: Collector) -> None:
-    server = serve(request_timeout_seconds=0.001)
+def test_failed_request_has_a_span_with_the_error(
+    serve: Serve, script: Script, collector: Collector
+) -> None:
+    server = serve(request_timeout_seconds=0.05)
+    script.may_finish.clear()
     assert server.translate("The cat.").status_code == 504
+    script.may_finish.set()
     span = collector.until_span("POST /translate")
     assert attributes(span)["error.type"] == "deadline"
     assert span.status.code == span.status.STATUS_CODE_ERROR
