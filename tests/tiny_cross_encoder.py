@@ -1,5 +1,6 @@
 """Folders of cross-encoders with random weights, made by transformers."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,18 @@ def tokenizer(family: str) -> Tokenizer:
             special_tokens=[("<s>", 0), ("</s>", 2)],
         )
     return made
+
+
+def make_modular(folder: Path, activation: str) -> None:
+    """Adds the files that sentence-transformers writes since version 5.4."""
+    kind = "sentence_transformers.base.modules.transformer.Transformer"
+    modules = [{"idx": 0, "name": "0", "path": "", "type": kind}]
+    (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    own = {"model_type": "CrossEncoder", "prompts": {}, "activation_fn": activation}
+    path = folder / "config_sentence_transformers.json"
+    path.write_text(json.dumps(own | {"default_prompt_name": None}), encoding="utf-8")
+    task = {"transformer_task": "sequence-classification", "module_output_name": "scores"}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(task), encoding="utf-8")
 
 
 def write_cross_encoder(folder: Path, family: str = "bert", **changes: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from service.server import create_app
 from tests.api.servers import Server, make_settings
-from tests.tiny_cross_encoder import write_cross_encoder
+from tests.tiny_cross_encoder import make_modular, write_cross_encoder
 from tests.tiny_text import change_json
 from tests.workers import Script, Threads
 
@@ -182,6 +182,7 @@ IDENTITY = "torch.nn.modules.linear.Identity"
     [
         {"sentence_transformers": {"activation_fn": IDENTITY}},
         {"sbert_ce_default_activation_function": IDENTITY},
+        {},
     ],
 )
 def test_activation_of_the_config_is_respected(
@@ -190,7 +191,10 @@ def test_activation_of_the_config_is_respected(
     """TEI's route returns a sigmoid nevertheless, as TEI does."""
     folder = tmp_path_factory.mktemp("models") / "ranker"
     write_cross_encoder(folder)
-    change_json(folder / "config.json", **config)
+    if config:
+        change_json(folder / "config.json", **config)
+    else:
+        make_modular(folder, IDENTITY)
     settings = make_settings(models=(str(folder),))
     with Server(create_app(settings, Threads(Script().load))) as server:
         post: Callable[..., Any] = server.until_ready().post

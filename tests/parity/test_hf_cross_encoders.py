@@ -125,6 +125,13 @@ def test_truncation_of_the_left_side_is_refused(tmp_path: Path) -> None:
         ServedReranker.load(CrossEncoderFiles("tiny", tmp_path, tmp_path))
 
 
+def test_default_prompt_is_refused(tmp_path: Path) -> None:
+    write_cross_encoder(tmp_path)
+    write_json(tmp_path / "config_sentence_transformers.json", {"default_prompt_name": "query"})
+    with pytest.raises(UnsupportedModelError, match="default_prompt_name is 'query'"):
+        read_cross_encoder(CrossEncoderFiles("tiny", tmp_path, tmp_path))
+
+
 @pytest.mark.parametrize("labels", [3, ["LABEL_0"], "LABEL_0"])
 def test_labels_of_a_wrong_type_are_refused(tmp_path: Path, labels: object) -> None:
     write_cross_encoder(tmp_path)

@@ -13,6 +13,7 @@ from typing import Any
 from model.checkpoints.families import text_encoders
 from model.checkpoints.families.sentence_transformers import (
     CONFIG,
+    PROMPTS,
     TOKENIZER,
     TOKENIZER_CONFIG,
     EmbeddingFiles,
@@ -35,7 +36,7 @@ IDENTITY = "torch.nn.modules.linear.Identity"
 
 
 class CrossEncoderFiles(EmbeddingFiles):
-    """The files of one cross-encoder, which has no `modules.json`."""
+    """The files of one cross-encoder, whose `modules.json`, if any, lists the transformer alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +87,19 @@ def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
     tokens = read_max_tokens(files.folder, encoder)
     model = EmbeddingConfig(folded, (Pooling.CLS,), head, tokens)
     label = str((labels or {}).get("0", "LABEL_0"))
-    is_raw = _activation(options) == IDENTITY
+    own = read_options_if_there(files.folder / PROMPTS)
+    if prompt := own.get("default_prompt_name"):
+        reason = f"default_prompt_name is {prompt!r}; cross-encoders with prompts are not served"
+        raise UnsupportedModelError(str(files.folder / PROMPTS), [reason])
+    is_raw = (own.get("activation_fn") or _activation(options)) == IDENTITY
     return CrossEncoderConfig(model, encoder.vocab_size, num_segments, label, is_raw)
 
 
 def _activation(options: Mapping[str, Any]) -> object:
-    """Returns the name of the function between logit and score, or None for the default."""
+    """Returns the name of the function between logit and score, or None for the default.
+
+    Since version 5.4 it is in `config_sentence_transformers.json`.
+    """
     newer = options.get("sentence_transformers")
     own = newer.get("activation_fn") if isinstance(newer, dict) else None
     return own or options.get("sbert_ce_default_activation_function")

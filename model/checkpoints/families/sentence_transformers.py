@@ -73,6 +73,10 @@ TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "document_length": (None,),
     "query_expansion": (None,),
 }
+CLASSIFIER_SUPPORTED = TRANSFORMER_SUPPORTED | {
+    "transformer_task": ("sequence-classification",),
+    "module_output_name": ("scores", None),
+}
 # With `include_prompt`, the tokens of a prompt are pooled together with the tokens of the text.
 POOLING_SUPPORTED = {"include_prompt": (True,)}
 HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -145,7 +149,7 @@ def _model_type(folder: Path) -> str:
 def read_folder(folder: Path) -> EmbeddingFiles:
     """Returns the one model in a folder, or refuses the folder with a CheckpointError."""
     encoder, head = folder, None
-    if (folder / MODULES).is_file():
+    if (folder / MODULES).is_file() and not _is_classifier(folder):
         encoder, head = _read_modules(folder)
     elif missing := [name for name in (CONFIG, TOKENIZER) if not (folder / name).is_file()]:
         reason = f"{folder} holds no embedding model: it has no {', '.join(missing)}"
@@ -171,6 +175,19 @@ def _tokenizer_advice(folder: Path) -> str:
     return (
         f". {VOCABULARY} cannot replace {TOKENIZER}. To make {TOKENIZER}, run in transformers: "
         f"AutoTokenizer.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
+    )
+
+
+def _is_classifier(folder: Path) -> bool:
+    """Returns whether the only module is a transformer, as of a cross-encoder since version 5.4."""
+    modules = read_json(folder / MODULES) if (folder / MODULES).is_file() else None
+    return (
+        isinstance(modules, list)
+        and len(modules) == 1
+        and isinstance(modules[0], dict)
+        and _kind(str(modules[0].get("type"))) == "Transformer"
+        and modules[0].get("path") == ""
+        and read_options_if_there(folder / PROMPTS).get("model_type") == "CrossEncoder"
     )
 
 
@@ -299,7 +316,8 @@ def _read_transformer_options(folder: Path) -> dict[str, Any]:
     paths = [folder / name for name in TRANSFORMER_CONFIGS]
     path = next((path for path in paths if path.is_file()), paths[0])
     options = read_options_if_there(path)
-    check_options(path, options, TRANSFORMER_SUPPORTED)
+    is_classifier = _is_classifier(folder)
+    check_options(path, options, CLASSIFIER_SUPPORTED if is_classifier else TRANSFORMER_SUPPORTED)
     return options
 
 
