@@ -64,7 +64,7 @@ MISSING = responses_of(ErrorBody, 404)
 Statuses = Mapping[type[ServiceError], int]
 
 KEYS_401: Statuses = {MissingKeyError: 401, InvalidKeyError: 401}
-"""Statuses that the clients of most other APIs expect in place of those of `KINDS`."""
+"""The status 401 for a missing or wrong key. Most clients expect it; `KINDS` has 400 and 403."""
 
 
 def status_of(error: ServiceError, statuses: Statuses) -> int:

@@ -1,8 +1,8 @@
 """Keeps translated documents in a folder for a limited time.
 
-All HTTP processes of a server share the folder. Each document has a file with its state in JSON.
-A translated document also has a file with its translation. The names of both files begin with the
-id of the document. The state's modification time is the time at which the document expires.
+All HTTP processes of a server share the folder. A file in JSON has the state of a document. After
+the translation, a second file has the translated document. The names of both files begin with the
+id of the document. The modification time of the first file is the time at which both expire.
 """
 
 import json

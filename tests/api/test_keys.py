@@ -51,7 +51,7 @@ REFUSALS: dict[ErrorShape, tuple[tuple[int, int], str]] = {
     ollama_shape: ((401, 401), " API key"),
     own_shape: ((400, 403), '"error_type":'),
 }
-"""Statuses for a missing key and for a wrong key, and words of both bodies."""
+"""The status for a missing key, the status for a wrong key, and a text that both bodies contain."""
 
 
 @pytest.mark.parametrize("path", COMPUTING)

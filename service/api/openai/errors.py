@@ -37,7 +37,7 @@ CODES = {
 """The `code` of an error by its status; OpenAI has no code for most errors with status 400."""
 
 STATUSES: Statuses = {**KEYS_401, RequestTooLargeError: 400}
-"""Statuses that the clients of OpenAI, Cohere and Ollama expect in place of those of `KINDS`."""
+"""Statuses in the dialects of OpenAI, Cohere and Ollama that differ from `KINDS`."""
 
 
 class OpenAIError(BaseModel):
