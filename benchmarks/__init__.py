@@ -6,17 +6,15 @@ The other engines are called peers. A run has sections, each with its own table.
     bench/          the command `regard bench`: its client and its load generator
     run             the command `python -m benchmarks.run`
     options         command lines
-    environments    virtual environments of the peers and of matplotlib, below .bench/
+    environments    virtual environments of the peers, below .bench/
     tree            CPU seconds and memory of a process and its descendants
     files           the built-in model's files, and files that the peers read
     processes       engines and servers in processes of their own
     contestants     the commands of Regard and of the peers
     report          medians, ratios, Markdown tables, results as JSON
-    plots           plots of a results file (needs matplotlib)
     load            puts a load on a server, and measures its CPU time
-    throughput      sections "offline", "generate" and "shapes": engines without HTTP
-    http            sections "http", "start", "shapes-http" and "embed-http": servers
-    growth          section "growth": measures cost by source length, clients and resident models
+    throughput      sections "offline" and "shapes": engines without HTTP
+    http            sections "http" and "embed-http": servers
     embedding       section "embed": embeds a file of sentences, without HTTP
     random_weights  models with random weights
     ours            Regard's engines alone, a command

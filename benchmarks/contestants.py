@@ -70,13 +70,8 @@ def bergamot(options: Options) -> Contestant:
 def bergamot_server(mode: str, options: Options) -> Contestant:
     python = peer_python("bergamot", options.python310, "3.10")
     config = write_bergamot_config(find_pair(options.models, options.pair))
-    return _server(f"bergamot-{mode}", python, mode, options, "bergamot", str(config))
-
-
-def _server(name: str, python: str, mode: str, options: Options, *engine: str) -> Contestant:
-    words = ["--port", "{port}", "--mode", mode, "--workers", options.workers, "--engine"]
-    escaped = [word.replace("{", "{{").replace("}", "}}") for word in engine]
-    return Contestant(name, peer_module(python, "server", *words, *escaped))
+    words = ["--port", "{port}", "--mode", mode, "--workers", options.workers, config]
+    return Contestant(f"bergamot-{mode}", peer_module(python, "server", *words))
 
 
 def our_shape(shape: Shape, sentences: int, workers: int, rows: int, _: Options) -> Contestant:
@@ -86,19 +81,10 @@ def our_shape(shape: Shape, sentences: int, workers: int, rows: int, _: Options)
 
 def ctranslate2(shape: Shape, sentences: int, workers: int, size: int, _: Options) -> Contestant:
     """Describes CTranslate2 with random weights, in batches of `size` sentences."""
-    words = [*_shape_words(shape), workers, size, sentences]
+    folder = WORK / "shapes" / f"{shape.name}-words"
+    words = [json.dumps(asdict(shape)), folder, workers, size, sentences]
     command = peer_module(peer_python("ctranslate2"), "ctranslate2_shape", *words)
     return Contestant(f"ctranslate2-{size}", command)
-
-
-def ctranslate2_server(shape: Shape, mode: str, options: Options) -> Contestant:
-    python, words = peer_python("ctranslate2"), _shape_words(shape)
-    name = f"ctranslate2-{mode}"
-    return _server(name, python, mode, options, "ctranslate2-shape", *words)
-
-
-def _shape_words(shape: Shape) -> list[str]:
-    return [json.dumps(asdict(shape)), str(WORK / "shapes" / f"{shape.name}-words")]
 
 
 def find_embedding_model(options: Options) -> EmbeddingFiles:

@@ -1,17 +1,15 @@
-"""Sections over HTTP: "http", "start", "shapes-http" and "embed-http".
+"""Sections over HTTP: "http" and "embed-http".
 
 Each request has one sentence. The servers of a section start once and stay up; only one of them
 gets requests at a time. Section "http" notes each server that uses more than MAX_IDLE_SHARE of a
-core while it is idle. Section "start" measures the time until Regard is ready, and its memory
-before and after a load. Its first start fills the file cache and is not measured. Section
-"shapes-http" serves random weights in the shape of OPUS-MT, in int8. In "embed-http", Regard gets
-requests in the API of text-embeddings-inference, and infinity-emb gets them in OpenAI's API.
+core while it is idle. In "embed-http", Regard gets requests in the API of
+text-embeddings-inference, and infinity-emb gets them in OpenAI's API.
 """
 
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
@@ -22,38 +20,34 @@ from benchmarks.bench.client import Address, BenchError
 from benchmarks.bench.texts import in_lists, translate
 from benchmarks.contestants import (
     BERGAMOT_SERVERS,
-    MODES,
     chosen,
-    ctranslate2_server,
     find_embedding_model,
     infinity,
     our_server,
 )
-from benchmarks.environments import WORK, MissingError
+from benchmarks.environments import MissingError
 from benchmarks.load import Shape, translate_bodies
 from benchmarks.options import Options
-from benchmarks.peers.protocol import read_lines, sentences
-from benchmarks.processes import HOST, Prepare, Server, ending, ready_server, running
-from benchmarks.random_weights import CASES, PAIR, write_folder
+from benchmarks.peers.protocol import read_lines
+from benchmarks.processes import HOST, Prepare, Server, ready_server, running
 from benchmarks.report import OURS, Result, Sample
 
 MEMORY = "memory"
 IDLE_SECONDS = 2.0
 MAX_IDLE_SHARE = 0.02
 QUALITY_CLIENTS = 32
-START_CLIENTS = 64
 RATE = "requests_per_second"
 LATENCIES: report.Columns = {
     "p50 ms": "p50_ms",
     "p99 ms": "p99_ms",
     "CPU s per 1,000": "cpu_seconds_per_1000",
 }
-START_FIGURES = {
-    "ready_seconds": "ready after s",
-    "idle_rss_mib": "idle, RSS MiB",
-    "idle_pss_mib": "idle, PSS MiB",
-    "loaded_rss_mib": "after load, RSS MiB",
-    "loaded_pss_mib": "after load, PSS MiB",
+MEMORY_FIGURES = {
+    "ready_seconds": "ready s",
+    "idle_rss_mib": "idle RSS MiB",
+    "idle_pss_mib": "idle PSS",
+    "loaded_rss_mib": "loaded RSS",
+    "loaded_pss_mib": "loaded PSS",
 }
 
 
@@ -68,12 +62,8 @@ def measure_servers(
     requests_for: Callable[[str], Requests],
     options: Options,
     result: Result,
-    case: str = "{}",
 ) -> None:
-    """Measures all servers in turn with each number of clients; a load that fails gets a note.
-
-    `case` is the name of a case, with a place for the number of clients.
-    """
+    """Measures all servers in turn with each number of clients; a load that fails gets a note."""
     for turn in range(1, options.rounds + 1):
         for clients, server in product(options.clients, servers):
             requests = requests_for(server.name)
@@ -82,10 +72,9 @@ def measure_servers(
             try:
                 figures = run(server, requests, shape)
             except MissingError as error:
-                name = f"{server.name}, {case.format(clients)}, round {turn}"
-                result.notes.append(f"{name}: {error}")
+                result.notes.append(f"{server.name}, {clients}, round {turn}: {error}")
             else:
-                result.add(server.name, case.format(clients), turn, figures)
+                result.add(server.name, str(clients), turn, figures)
 
 
 def run(server: Server, requests: Requests, shape: Shape) -> dict[str, float]:
@@ -102,26 +91,17 @@ def measure_http(options: Options) -> Result:
     requests = Requests(translate_bodies([line for line in lines if line.strip()], options.pair))
     prepares = {OURS: our_server, **chosen(BERGAMOT_SERVERS, options)}
     with running(ready_server, prepares, options, result) as servers:
-        memory = {server.name: idle_figures(server) for server in servers}
+        idle = [server.memory() for server in servers]
         _check_idle(servers, result)
         for server in servers:
             _score(server, options, lines, result)
         measure_servers(servers, lambda _: requests, options, result)
-        for server in servers:
-            figures = memory[server.name] | loaded_figures(server)
+        for server, before in zip(servers, idle, strict=True):
+            after = server.memory()
+            values = (server.ready_seconds, before.rss, before.pss, after.rss, after.pss)
+            figures = dict(zip(MEMORY_FIGURES, values, strict=True))
             result.samples.append(Sample(server.name, MEMORY, 1, figures))
     return result
-
-
-def idle_figures(server: Server) -> dict[str, float]:
-    memory = server.memory()
-    figures = {"idle_rss_mib": memory.rss, "idle_pss_mib": memory.pss}
-    return {"ready_seconds": server.ready_seconds, **figures}
-
-
-def loaded_figures(server: Server) -> dict[str, float]:
-    memory = server.memory()
-    return {"loaded_rss_mib": memory.rss, "loaded_pss_mib": memory.pss}
 
 
 def _check_idle(servers: Sequence[Server], result: Result) -> None:
@@ -158,76 +138,13 @@ def http_table(result: Result, options: Options) -> str:
     load_table = report.markdown(
         ["clients", "server", "requests/s", f"× {against}", *columns], rows
     )
-    headings = ["server", "BLEU", "ready s", "idle RSS MiB", "PSS", "loaded RSS", "PSS"]
+    headings = ["server", "BLEU", *MEMORY_FIGURES.values()]
     servers = []
     for case, name in report.cases(result):
         if case == MEMORY:
-            cells = (report.median(result, name, case, figure) for figure in START_FIGURES)
+            cells = (report.median(result, name, case, figure) for figure in MEMORY_FIGURES)
             servers.append([name, report.score(result, name, case, ""), *cells])
     return f"{load_table}\n\n{report.markdown(headings, servers)}"
-
-
-def measure_start(options: Options) -> Result:
-    """Starts the server and puts a load on it, once in each round."""
-    result = Result("start", facts={"clients of the load": START_CLIENTS})
-    bodies = translate_bodies(read_lines(str(options.source)), options.pair)
-    shape = Shape(clients=START_CLIENTS, seconds=options.seconds)
-    ready_server(our_server(options)).stop()
-    for turn in range(1, options.rounds + 1):
-        result.add(OURS, "start", turn, start_and_load(options, bodies, shape))
-    return result
-
-
-def start_and_load(options: Options, bodies: Sequence[str], shape: Shape) -> dict[str, float]:
-    with ending() as servers:
-        servers.append(server := ready_server(our_server(options)))
-        idle = idle_figures(server)
-        return idle | run(server, Requests(bodies), shape) | loaded_figures(server)
-
-
-def start_table(result: Result, _options: Options) -> str:
-    cells = [
-        report.ranged_cell(result, name, case, figure)
-        for case, name in report.cases(result)
-        for figure in START_FIGURES
-    ]
-    return report.markdown(list(START_FIGURES.values()), [cells])
-
-
-SHAPE = CASES["opus-mt"]
-SHAPE_SENTENCES = 2048
-GUARDS_OFF = {"REGARD_GUARD_BEAM_SIZE": "0"}
-"""Random weights repeat tokens. With guards, Regard would decode such sentences a second time."""
-
-
-def shape_contestants(options: Options) -> dict[str, Prepare]:
-    models = write_folder(WORK / "shapes-http", SHAPE).parent
-    ours = our_server(replace(options, models=str(models), dtype="int8"), GUARDS_OFF)
-    peers = {f"ctranslate2-{mode}": partial(ctranslate2_server, SHAPE, mode) for mode in MODES}
-    return {OURS: lambda _: ours, **peers}
-
-
-def measure_shapes(options: Options) -> Result:
-    """Measures servers with random weights, after a check of the lengths of translations."""
-    options = replace(options, clients=(1, 64))
-    facts = {"seconds a point": options.seconds, "tokens in and out": SHAPE.tokens}
-    result = Result("shapes-http", facts=facts)
-    texts = sentences(SHAPE_SENTENCES, SHAPE.tokens, SHAPE.vocab_size)
-    requests = Requests(translate_bodies(texts, PAIR))
-    with running(ready_server, shape_contestants(options), options, result) as servers:
-        for server in servers:
-            lengths = {len(text.split()) for text in _translations(server, texts[:64], PAIR)}
-            if lengths != {SHAPE.tokens}:
-                raise MissingError(f"{server.name} returned {sorted(lengths)} words")
-        measure_servers(servers, lambda _: requests, options, result, f"{SHAPE.name}, {{}}")
-    return result
-
-
-def shapes_table(result: Result, _options: Options) -> str:
-    against = "ctranslate2-naive"
-    rows = report.comparison(result, RATE, lambda _: against, LATENCIES)
-    headings = ["case, clients", "server", "requests/s", f"× {against}", *LATENCIES]
-    return report.markdown(headings, rows)
 
 
 INFINITY = "infinity-bfloat16"

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SECTIONS = (
-    *("offline", "generate", "shapes", "shapes-http"),
-    *("http", "start", "growth", "embed", "embed-http"),
-)
+SECTIONS = ("offline", "shapes", "http", "embed", "embed-http")
 
 
 @dataclass(frozen=True)

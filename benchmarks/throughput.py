@@ -1,16 +1,11 @@
-"""Sections without HTTP: "offline", "generate" and "shapes".
+"""Sections without HTTP: "offline" and "shapes".
 
 Section "offline" translates a file of sentences with each engine, by default on all cores. Section
 "shapes" translates in int8 with random weights in the shapes of OPUS-MT and NLLB-600M. Each source
 and each target has 30 tokens. "All at once" uses all cores. "Alone" translates one sentence after
-the other on one core. Section "generate" compares Regard's engine with transformers' `generate` on
-random weights: `benchmarks.gpu` does this in the environment of transformers.
+the other on one core.
 """
 
-import importlib.util
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +18,6 @@ from benchmarks.contestants import (
     our_shape,
     our_translator,
 )
-from benchmarks.environments import ROOT, WORK, MissingError, peer_python
 from benchmarks.options import Options
 from benchmarks.peers.protocol import read_lines
 from benchmarks.processes import Engine, Prepare, running
@@ -121,20 +115,3 @@ def shapes_table(result: Result, _options: Options) -> str:
     rows = report.comparison(result, RATE, against, columns)
     headings = ["case", "engine", "sentences/s", "× best ctranslate2", *columns]
     return report.markdown(headings, rows)
-
-
-def measure_generate(options: Options) -> Result:
-    """Measures models of OPUS-MT's sizes, and on a GPU also models of NLLB-600M's sizes."""
-    python = sys.executable
-    if importlib.util.find_spec("transformers") is None:
-        try:
-            python = peer_python("transformers", with_project_packages=True)
-        except MissingError as error:  # benchmarks.gpu then leaves transformers out, with a note.
-            print(error, file=sys.stderr)
-    folder = WORK / "results"
-    words = ["--rounds", options.rounds, "--threads", options.workers, "--results", folder]
-    command = [python, "-m", "benchmarks.gpu", *map(str, words)]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ, check=False, capture_output=True)
-    if done.returncode:
-        raise MissingError(done.stderr.decode(errors="replace").strip().splitlines()[-1])
-    return report.load(folder / "generate.json")

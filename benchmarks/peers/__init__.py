@@ -2,8 +2,8 @@
 
     protocol               JSON lines between the harness and an engine
     vectors                vectors as text, for the protocol
-    server                 an HTTP server around an engine, with or without the batcher
     bergamot               the native Bergamot engine
+    server                 an HTTP server around it, with or without the batcher
     ctranslate2_shape      CTranslate2 with random weights
     sentence_transformers  the embedding models of sentence-transformers
     openvino               the same models in OpenVINO

@@ -1,12 +1,10 @@
-"""Serves a peer (an engine other than Regard) over HTTP with FastAPI, one sentence per POST.
+"""Serves native Bergamot over HTTP with FastAPI, one sentence per POST.
 
-    python -m benchmarks.peers.server --port P --mode naive --engine bergamot CONFIG
-    python -m benchmarks.peers.server --port P --mode batched --engine ctranslate2-shape SHAPE DIR
+    python -m benchmarks.peers.server --port P --mode batched CONFIG
 
 `naive` calls the engine once for each request, from a pool of threads. `batched` collects the
-sentences of many requests. `ctranslate2-shape` has random weights
-(`benchmarks.peers.ctranslate2_shape`). Requests and replies have LibreTranslate's format, so all
-servers get the same load.
+sentences of many requests. Requests and replies have LibreTranslate's format, so all servers get
+the same load.
 
 The batcher is one that a user could write in a day. A free worker process takes up to 32 of the
 waiting sentences at once. It waits neither for more sentences nor for the batches of other workers.
@@ -15,7 +13,6 @@ waiting sentences at once. It waits neither for more sentences nor for the batch
 import argparse
 import asyncio
 import functools
-import json
 import multiprocessing
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +23,7 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
+from benchmarks.peers import bergamot
 from benchmarks.peers.protocol import Translate
 
 MAX_BATCH = 32
@@ -84,8 +82,6 @@ def work(connection: Connection, load: Load) -> None:
         connection.send(translate(texts))
 
 
-ENGINES = ("bergamot", "ctranslate2-shape")
-
 NAIVE_THREADS = 40
 """Number of threads that Starlette has for blocking handlers."""
 
@@ -94,16 +90,6 @@ class Request(BaseModel):
     """Body of a translation request; other fields are ignored."""
 
     q: str | list[str]  # sentences to translate
-
-
-def load_engine(engine: str, words: list[str], workers: int) -> Translate:
-    if engine == "bergamot":
-        from benchmarks.peers import bergamot
-
-        return bergamot.load(words[0], workers)
-    from benchmarks.peers.ctranslate2_shape import Translator
-
-    return Translator(json.loads(words[0]), words[1], workers, MAX_BATCH)
 
 
 def create_app(start: Callable[[], None], translate: Callable[[str], Awaitable[str]]) -> FastAPI:
@@ -151,11 +137,10 @@ def main() -> None:
     add("--port", type=int, required=True, help="port on the loopback")
     add("--mode", choices=("naive", "batched"), required=True, help="one request a call, or many")
     add("--workers", type=int, default=2, help="number of threads (naive) or processes (batched)")
-    add("--engine", choices=ENGINES, required=True, help="engine to serve")
-    add("words", nargs="+", help="arguments of the engine, as shown above")
+    add("config", help="configuration of Bergamot")
     args = parser.parse_args()
     inside = args.workers if args.mode == "naive" else 1
-    load = functools.partial(load_engine, args.engine, args.words, inside)
+    load = functools.partial(bergamot.load, args.config, inside)
     app = naive(load) if args.mode == "naive" else batched(load, args.workers)
     uvicorn.run(app, host="127.0.0.1", port=args.port, log_level="warning", access_log=False)
 
