@@ -65,7 +65,6 @@ class FakeRegistry:
         self.moved: dict[str, str] = {}
         self.faults: dict[str, list[Fault]] = defaultdict(list)
         self.asked: list[Asked] = []
-        self.has_ranges = True
         self.server = Server(self)
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
 
@@ -88,9 +87,6 @@ class FakeRegistry:
 
     def paths(self) -> list[str]:
         return [asked.path for asked in self.asked]
-
-    def ranges(self, path: str) -> list[str | None]:
-        return [asked.headers.get("Range") for asked in self.asked if asked.path == path]
 
     def publish_repository(
         self, name: str, files: Mapping[str, bytes], revision: str = "main", commit: str = COMMIT
@@ -220,20 +216,8 @@ class Handler(BaseHTTPRequestHandler):
             self._give(registry.files[path], fault, registry.headers.get(path, {}))
 
     def _give(self, content: bytes, fault: Fault, named: Mapping[str, str]) -> None:
-        etag = f'"{sha256(content)[:16]}"'
-        headers = {"ETag": etag, **named, **fault.headers}
-        asked = self.headers.get("Range")
-        if not (
-            self.server.registry.has_ranges and asked and self.headers.get("If-Range", etag) == etag
-        ):
-            self._answer(200, content, headers, fault.cut)
-            return
-        start = int(asked.removeprefix("bytes=").removesuffix("-"))
-        if start >= len(content):
-            self._answer(416, b"", {"Content-Range": f"bytes */{len(content)}"}, None)
-            return
-        span = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        self._answer(206, content[start:], {"Content-Range": span, **headers}, fault.cut)
+        headers = {"ETag": f'"{sha256(content)[:16]}"', **named, **fault.headers}
+        self._answer(200, content, headers, fault.cut)
 
     def _answer(
         self, status: int, body: bytes, headers: Mapping[str, str], cut: int | None

@@ -1,8 +1,8 @@
 """One file, from a server that fails in every way it can, and the requests of the client."""
 
 import errno
-import fcntl
 import gzip
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from service.models.registry import download as download_module
 from service.models.registry.download import (
-    ETAG,
-    PAUSES_SECONDS,
     HttpClient,
     download,
     open_client,
@@ -22,14 +19,13 @@ from service.models.registry.download import (
     shown,
 )
 from service.models.registry.errors import CacheError, DamagedFileError, RegistryError
-from service.models.registry.files import PARTIAL, ModelFile
+from service.models.registry.files import ModelFile
 from service.models.registry.hub import _is_private
-from tests.registry import FakeRegistry, Fault, git_id, sha256
+from tests.registry import FakeRegistry, Fault, sha256
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB: several blocks
 PATH = "/weights.bin"
 NAME = "weights.bin"
-TAG = f'"{sha256(CONTENT)[:16]}"'
 
 
 class Run:
@@ -40,7 +36,6 @@ class Run:
         self.pauses: list[float] = []
         self.reports: list[tuple[int, int | None]] = []
         self.target = folder / NAME
-        self.part = folder / (NAME + PARTIAL)
 
     def __call__(self, path: str = PATH, **changes: Any) -> ModelFile:
         base_url = changes.pop("base_url", self.registry.url)
@@ -80,29 +75,22 @@ def test_a_file_is_put_into_place_with_its_sum(run: Run) -> None:
     assert run.reports[-1] == (len(CONTENT), len(CONTENT))
 
 
-def test_broken_connection_is_resumed_where_it_broke(run: Run) -> None:
+def test_broken_connection_is_tried_again(run: Run) -> None:
     run.registry.faults[PATH] = [Fault(cut=300_000), Fault(cut=200_000)]
     run()
     assert run.target.read_bytes() == CONTENT
-    assert run.registry.ranges(PATH) == [None, "bytes=300000-", "bytes=500000-"]
+    assert run.left() == [NAME]
 
 
-def test_tries_are_counted_from_the_last_that_brought_something(run: Run) -> None:
-    """Ten broken connections in a row are fine while each of them brings some of the file."""
+def test_connection_that_always_breaks_is_given_up(run: Run) -> None:
     run.registry.faults[PATH] = [Fault(cut=50_000)] * 10
-    run()
-    assert run.pauses == [PAUSES_SECONDS[0]] * 10
-
-
-def test_server_that_begins_anew_and_never_gets_further_is_given_up(run: Run) -> None:
-    run.registry.has_ranges = False
-    run.registry.faults[PATH] = [Fault(cut=50_000)] * 10
-    run.fails(RegistryError, "failed 5 times", "the connection broke after 50000")
+    run.fails(RegistryError, "failed 5 times", "peer closed connection")
     assert len(run.registry.asked) == 5
+    assert run.left() == []
 
 
-def test_interrupted_download_goes_on_at_the_next_call(run: Run) -> None:
-    """Ctrl-C, after some blocks: they are kept under another name."""
+def test_interrupted_download_leaves_nothing(run: Run) -> None:
+    """Ctrl-C, after some blocks."""
 
     class Interrupted(list[tuple[int, int | None]]):
         def append(self, report: tuple[int, int | None]) -> None:
@@ -113,47 +101,10 @@ def test_interrupted_download_goes_on_at_the_next_call(run: Run) -> None:
     run.reports = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         run()
-    have, _ = run.reports[-1]
+    assert run.left() == []
     run.reports = []
-    assert not run.target.exists()
-    assert run.part.read_bytes() == CONTENT[:have]
-    run()
-    assert run.registry.ranges(PATH)[1:] == [f"bytes={have}-"]
-    assert run.target.read_bytes() == CONTENT
-
-
-def test_file_that_has_changed_meanwhile_is_fetched_from_its_beginning(run: Run) -> None:
-    run.registry.faults[PATH] = [Fault(cut=1000), *[Fault(status=500)] * 5]
-    run.fails(RegistryError)
-    other = CONTENT[::-1]
-    run.registry.files[PATH] = other
-    assert run(sha256=sha256(other)).sha256 == sha256(other)
-
-
-def test_server_without_ranges_gives_the_whole_again(run: Run) -> None:
-    run.registry.has_ranges = False
-    run.registry.faults[PATH] = [Fault(cut=1000)]
     run()
     assert run.target.read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize(
-    ("part", "etag", "wanted"),
-    [
-        (b"something else", "", None),
-        (CONTENT, TAG, f"bytes={len(CONTENT)}-"),  # the machine stopped before the new name
-        (CONTENT + b"more", TAG, f"bytes={len(CONTENT) + 4}-"),
-    ],
-    ids=["nothing is known of it", "whole", "too long"],
-)
-def test_part_of_an_earlier_run(run: Run, part: bytes, etag: str, wanted: str | None) -> None:
-    run.folder.mkdir()
-    run.part.write_bytes(part)
-    run.part.with_name(run.part.name + ETAG).write_text(etag)
-    run()
-    assert run.registry.ranges(PATH)[0] == wanted
-    assert run.target.read_bytes() == CONTENT
-    assert run.left() == [NAME]
 
 
 TRANSIENT = [([Fault(status=status)] * 3, [1, 2, 4]) for status in (408, 429, 500, 502, 503, 504)]
@@ -216,50 +167,16 @@ def test_content_that_was_not_published_is_told_and_not_kept(
     assert run.reports[-1][0] < 2 * len(CONTENT)  # a longer file is not fetched to its end
 
 
-def test_small_file_is_compared_with_its_id_in_git(run: Run) -> None:
-    run(sha256=None, git_sha1=git_id(CONTENT))
-    run.target.unlink()
-    run.fails(DamagedFileError, "git blob id", "not 12", sha256=None, git_sha1="12")
-
-
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_full_disk_keeps_what_is_there(
-    run: Run, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    real = Path.open
-
-    class FullDisk:
-        """A file on a disk that has room for 400,000 bytes."""
-
-        def __init__(self, file: Any) -> None:
-            self.file = file
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.file, name)
-
-        def __enter__(self) -> "FullDisk":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            self.file.close()
-
-        def write(self, block: bytes) -> int:
-            room = 400_000 - self.file.tell()
-            written: int = self.file.write(block[:room])
-            if written < len(block):
-                raise OSError(code, "it is full")
-            return written
-
-    def opened(path: Path, mode: str = "r", *args: Any, **more: Any) -> Any:
-        file = real(path, mode, *args, **more)
-        return FullDisk(file) if mode == "ab" else file
+def test_full_disk_is_told(run: Run, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(code, "it is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", opened)
+        patch.setattr(os, "fsync", full)
         run.fails(RegistryError, str(run.target), "the disk is full", "are kept")
-    assert run.part.read_bytes() == CONTENT[:400_000]
+    assert run.left() == []
     run()
-    assert run.registry.ranges(PATH)[1:] == ["bytes=400000-"]
     assert run.target.read_bytes() == CONTENT
 
 
@@ -275,28 +192,20 @@ def test_folder_that_cannot_be_written_is_told(run: Run) -> None:
         run()
 
 
-def test_file_that_another_process_fetches_is_left_alone(run: Run) -> None:
-    run.folder.mkdir()
-    with download_module._locked(run.part), pytest.raises(CacheError, match="another `regard`"):
-        run()
+def test_two_processes_may_fetch_the_same_file(run: Run) -> None:
+    """The second one begins and ends while the first one writes."""
+    other = Run(run.registry, run.folder)
 
+    class Reports(list[tuple[int, int | None]]):
+        def append(self, report: tuple[int, int | None]) -> None:
+            super().append(report)
+            if len(self) == 2:
+                other()
 
-def test_file_that_another_process_has_just_finished_is_not_overwritten(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was put into place between being opened here and being locked."""
-    run.folder.mkdir()
-    run.part.write_bytes(CONTENT)
-    lock = fcntl.flock
-
-    def late(output: Any, operation: int) -> None:
-        run.part.rename(run.target)
-        lock(output, operation)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    with pytest.raises(CacheError, match="was finished by another `regard`"):
-        run()
+    run.reports = Reports()
+    assert run() == ModelFile(NAME, len(CONTENT), sha256(CONTENT))
     assert run.target.read_bytes() == CONTENT
+    assert run.left() == [NAME]
 
 
 class TestPacked:

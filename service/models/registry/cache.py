@@ -9,8 +9,6 @@ may be symbolic, so the copy must follow links.
 """
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -18,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from service.models.registry.errors import CacheError
-from service.models.registry.files import ModelFile, differing
+from service.models.registry.files import ModelFile, complete_file, differing
 from service.models.registry.references import COMMIT, ModelEntry
 
 RECORDS = "references"
@@ -88,7 +86,8 @@ class ModelCache:
         }
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, json.dumps(content, indent=1) + "\n")
+            with complete_file(path) as file:
+                file.write(json.dumps(content, indent=1).encode() + b"\n")
         except OSError as error:
             raise CacheError(
                 f"{path} cannot be written: {error.strerror}; "
@@ -116,19 +115,6 @@ class ModelCache:
 
     def _record_path(self, reference: str) -> Path:
         return self.root / RECORDS / f"{quote(reference, safe='@')}.json"
-
-
-def _replace(path: Path, content: str) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        try:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)  # so that another user may run the server
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
 
 
 def _read_record(path: Path) -> Record:

@@ -39,5 +39,4 @@ class TransientError(Exception):
 
     def __init__(self, reason: str, retry_after_seconds: float = 0.0) -> None:
         self.retry_after_seconds = retry_after_seconds  # as the server asks; 0 for none
-        self.has_progressed = False  # whether the try received new bytes
         super().__init__(reason)

@@ -17,7 +17,7 @@ from huggingface_hub.utils.tqdm import tqdm
 from service.models.registry.cache import Record
 from service.models.registry.download import HttpClient, download, require_space, shown
 from service.models.registry.errors import RegistryError
-from service.models.registry.files import PARTIAL, ModelFile, published_sum
+from service.models.registry.files import ModelFile, published_sum
 from service.models.registry.references import ModelEntry
 
 INDEX = "db/models.json"
@@ -61,7 +61,7 @@ class Firefox:
         return Record(str(entry), folder, revision, tuple(chosen))
 
     def require_space(self, files: Iterable[ModelFile], model: Record, folder: Path) -> None:
-        require_space(folder, sum(_still_needed(file, folder) for file in files))
+        require_space(folder, sum(file.size or 0 for file in files))
 
     def fetch(self, file: ModelFile, model: Record, folder: Path) -> ModelFile:
         bar = tqdm(desc=file.name, unit="B", unit_scale=True, disable=None)  # type: ignore[no-untyped-call]
@@ -138,9 +138,3 @@ def _to_file(entry: Mapping[str, Any], base_url: str) -> ModelFile:
         f"{base_url}/{quote(path)}",
         is_packed=path.endswith(PACKED),
     )
-
-
-def _still_needed(file: ModelFile, folder: Path) -> int:
-    part = folder / (file.name + PARTIAL)
-    begun = part.stat().st_size if part.is_file() and not file.is_packed else 0
-    return max(0, (file.size or 0) - begun)
