@@ -11,24 +11,16 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service.api.context import context_of, services_of
+from service.api.deepl.schemas import TagHandling
 from service.api.dialect import Dialect
 from service.api.errors import KEYS_401, responses_of, status_of
 from service.api.request import translation
 from service.api.request.parameters import FORM, JSON, described
 from service.api.request.reading import read_permitted, unless_disconnected, validated
-from service.api.request.translation import (
-    as_texts,
-    decoding_options,
-    find_languages,
-    named_source,
-    source_of,
-)
 from service.api.responses import JSONResponse
 from service.errors import ServiceError
 from service.tasks.context import RequestContext
 from service.tasks.parameters import Parameters, example, not_empty
-from service.tasks.translation.translator import TranslationRequest
-from service.text.xml_text import XmlRules
 
 
 class DeepLXErrorBody(BaseModel):
@@ -53,9 +45,7 @@ class DeepLXRequest(Parameters):
     text: str = Field(description="Text to translate.", json_schema_extra=not_empty)
     source_lang: str = Field("auto", description="Language code, or `auto`.")
     target_lang: str = Field(description="Language code.")
-    tag_handling: Literal["", "html", "xml"] = Field(
-        "", description="`html` or `xml` if the text has tags."
-    )
+    tag_handling: TagHandling = Field(None, description="`html` or `xml` if the text has tags.")
 
 
 class DeepLXResponse(BaseModel):
@@ -82,17 +72,10 @@ async def answer(request: Request, fields: dict[str, Any]) -> Response:
     context.dialect = DIALECT  # /translate belongs to LibreTranslate's dialect
     with context.stage("validate"):
         body = validated(fields, DeepLXRequest)
-        texts = as_texts("text", body.text, services.settings, context)
-        source_lang = ("source_lang", named_source(body.source_lang))
-        target_lang = ("target_lang", body.target_lang)
-        languages = find_languages(services.catalog, source_lang, target_lang)
-        wanted = TranslationRequest(
-            texts,
-            *languages,
-            decoding_options(),
-            is_html=body.tag_handling == "html",
-            xml=XmlRules() if body.tag_handling == "xml" else None,
-            split_lines=body.tag_handling != "html",
+        source = "source_lang", body.source_lang
+        target = "target_lang", body.target_lang
+        wanted = translation.translation_request(
+            services, context, ("text", body.text), source, target, body.tag_handling or ""
         )
     work = translation.translate(services, wanted, context)
     (result,) = await unless_disconnected(request, work)
@@ -100,7 +83,7 @@ async def answer(request: Request, fields: dict[str, Any]) -> Response:
         id=time.time_ns() // 1_000_000,
         data=result.text,
         alternatives=[],
-        source_lang=source_of(result, wanted.source or "").upper(),
+        source_lang=translation.source_of(result, wanted.source or "").upper(),
         target_lang=body.target_lang,
     )
     return JSONResponse(reply.model_dump())

@@ -62,24 +62,31 @@ class Routes:
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self.prefixed = [each for each in dialects if each.prefixes]
-        self.tasks = {path: task for each in dialects for path, task in each.tasks.items()}
         self.versioned = {old: new for each in dialects for old, new in each.versioned.items()}
         self.table = {
             key: Route(dialect, dialect.tasks.get(key[1]), direct_endpoint(route))
             for dialect in dialects
             for key, route in dialect.routes.items()
         }
+        # FastAPI answers requests with a wrong method.
+        self.known = {
+            path: route._replace(endpoint=None) for (_, path), route in self.table.items()
+        }
 
     def path_of(self, path: str, query: bytes) -> str:
-        """Returns the path in the table for the path and the query of a request."""
+        """Returns the path in the table for the path and the query of a request.
+
+        Some clients put a slash behind a path.
+        """
+        path = path.rstrip("/") or "/"
         return self.versioned.get(path, path) if b"&api-version=" in b"&" + query else path
 
     def unknown(self, path: str) -> Route:
         """Returns a row for a request with a wrong method, or with a parameter in its path."""
-        for dialect in self.prefixed:
-            if path.startswith(dialect.prefixes):
-                return Route(dialect, dialect.tasks.get(path))
-        return Route(OWN, self.tasks.get(path))
+        if path in self.known:
+            return self.known[path]
+        dialects = (each for each in self.prefixed if path.startswith(each.prefixes))
+        return Route(next(dialects, OWN), None)
 
 
 def direct_endpoint(route: APIRoute) -> Endpoint | None:

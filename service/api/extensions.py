@@ -17,17 +17,10 @@ from service.api.dialect import Dialect
 from service.api.errors import ERRORS
 from service.api.request.parameters import described
 from service.api.request.reading import read_parameters, unless_disconnected
-from service.api.request.translation import (
-    as_texts,
-    decoding_options,
-    find_languages,
-    named_source,
-    source_of,
-)
+from service.api.request.translation import source_of, translation_request
 from service.api.responses import JSONResponse
 from service.tasks.parameters import ListOf, Parameters, example, not_empty
 from service.tasks.translation.sentences import TranslatedText
-from service.tasks.translation.translator import TranslationRequest
 from service.text.language_codes import display_name
 from service.text.language_names import code_of
 
@@ -182,15 +175,14 @@ async def translated(
     Returns the used target, and the translations.
     """
     services, context = services_of(request), context_of(request)
-    texts = as_texts(names[0], given, services.settings, context)
+    texts = [given] if isinstance(given, str) else given
 
     async def translate() -> tuple[str, list[TranslatedText]]:
         # The texts count once towards the quota, even if a second target is used.
         async with services.quota.spent(context.account, sum(map(len, texts))):
             for target in targets:
-                pair = (names[1], named_source(source)), (names[2], target)
-                languages = find_languages(services.catalog, *pair)
-                wanted = TranslationRequest(texts, *languages, decoding_options())
+                pair = (names[1], source), (names[2], target)
+                wanted = translation_request(services, context, (names[0], given), *pair)
                 results = await services.translator.translate(wanted, context)
                 if any(each.route for each in results):
                     break

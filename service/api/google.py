@@ -22,11 +22,9 @@ from service.api.request.parameters import FORM, JSON, described, query_paramete
 from service.api.request.reading import read_permitted, unless_disconnected, validated
 from service.api.request.translation import (
     as_texts,
-    decoding_options,
     detected,
-    find_languages,
-    named_source,
     translate_each,
+    translation_request,
 )
 from service.api.responses import JSONResponse
 from service.errors import InvalidKeyError, MissingKeyError, ServiceError
@@ -206,15 +204,8 @@ async def translate(request: Request) -> Response:
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = validated(await read_permitted(request, read_all), GoogleTranslateRequest)
-        texts = as_texts("q", body.q, services.settings, context)
-        source, target = find_languages(
-            services.catalog, ("source", named_source(body.source)), ("target", body.target)
-        )
-        is_html = body.format == "html"
-        options = decoding_options()
-        wanted = TranslationRequest(
-            texts, source, target, options, is_html=is_html, split_lines=not is_html
-        )
+        languages = ("source", body.source), ("target", body.target)
+        wanted = translation_request(services, context, ("q", body.q), *languages, body.format)
     work = _translate(services, wanted, context)
     results, translated = await unless_disconnected(request, work)
     translations = []

@@ -166,7 +166,7 @@ class RequestMiddleware:
 
     def _begin(self, scope: Scope) -> tuple[Route, HttpContext]:
         method, path = scope["method"], scope["path"]
-        if scope["query_string"]:
+        if scope["query_string"] or path[-1:] == "/":
             path = scope["path"] = self.routes.path_of(path, scope["query_string"])
         key = "GET" if method == "HEAD" else method, path
         route = self.routes.table.get(key) or self.routes.unknown(path)

@@ -33,7 +33,7 @@ from service.tasks.embedding.inputs import (
     EmbedQuery,
     ModelName,
 )
-from service.tasks.parameters import ListOf, Parameters, Positive, example
+from service.tasks.parameters import ListOf, Natural, Parameters, example
 
 LATEST = ":latest"
 
@@ -68,7 +68,7 @@ class OllamaEmbedRequest(EmbedParameters):
 
     input: str | ListOf[str] = Field(description="One text or a list.")
     model: TaggedName = MODEL
-    dimensions: Positive | None = DIMENSIONS
+    dimensions: Natural | None = DIMENSIONS
 
 
 class OllamaEmbedResponse(BaseModel):
@@ -107,7 +107,7 @@ async def embed_inputs(request: Request) -> Response:
     with context.stage("validate"):
         body = await read_parameters(request, OllamaEmbedRequest)
     inputs = [body.input] if isinstance(body.input, str) else body.input
-    query = EmbedQuery(inputs, "input", body, body.model, body.dimensions)
+    query = EmbedQuery(inputs, "input", body, body.model, body.dimensions or None)
     found, usage = await embed(request, query)
     reply = {
         "model": context.model,
@@ -133,8 +133,11 @@ async def embed_prompt(request: Request) -> Response:
 class OllamaDetails(BaseModel):
     """Facts about the files of a model. Ollama's formats and families do not apply."""
 
+    parent_model: str = ""
     format: str = "regard"
     family: str = "embed"
+    families: list[str] = ["embed"]
+    parameter_size: str = ""
     quantization_level: str = Field(description="The precision; empty while the model loads.")
 
 
@@ -144,6 +147,7 @@ class OllamaModel(BaseModel):
     name: str
     model: str
     modified_at: datetime = Field(description="Start of the server.")
+    size: int = 0
     digest: str = Field(description="First digits of the sha256 sum of the weights.")
     details: OllamaDetails
 

@@ -6,10 +6,9 @@ Source: vLLM, docs/serving/openai_compatible_server.md, "Score API" and "Pooling
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 from starlette.responses import Response
 
-from service.api import error_texts
 from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
 from service.api.openai.embeddings import (
@@ -31,8 +30,12 @@ from service.tasks.parameters import ListOf, example, not_empty
 Texts = Annotated[str | ListOf[str], BeforeValidator(check_list)]
 
 
-def texts_field(description: str) -> Any:
-    return Field(None, description=description, json_schema_extra=not_empty)
+def texts_field(description: str, *names: str) -> Any:
+    return Field(
+        validation_alias=AliasChoices(*names),
+        description=f"{description} Other names of the field: {', '.join(names[1:])}.",
+        json_schema_extra=not_empty,
+    )
 
 
 class ScoreRequest(ScoreParameters):
@@ -42,15 +45,14 @@ class ScoreRequest(ScoreParameters):
         text_1="Where did the cat sit?", text_2=["The train is late.", "The cat sat on the mat."]
     )
 
-    text_1: Texts | None = texts_field("A query, or a list of queries.")
-    text_2: Texts | None = texts_field("A text, or a list of texts.")
-    queries: Texts | None = texts_field("Newer name of `text_1`.")
-    documents: Texts | None = texts_field("Newer name of `text_2`.")
+    text_1: Texts = texts_field("A query, or a list of queries.", "text_1", "queries", "data_1")
+    text_2: Texts = texts_field(
+        "A text, or a list of texts.", "text_2", "documents", "items", "data_2"
+    )
     raw_scores: bool | None = RAW_SCORES
 
     def pairs(self) -> list[tuple[str, str]]:
-        queries = _as_list(self.text_1 or self.queries, "text_1")
-        texts = _as_list(self.text_2 or self.documents, "text_2")
+        queries, texts = as_list(self.text_1), as_list(self.text_2)
         if len(queries) not in (1, len(texts)):
             raise InvalidRequestError(
                 f"Invalid request: text_1 has {len(queries)} texts and text_2 has {len(texts)}; "
@@ -61,9 +63,7 @@ class ScoreRequest(ScoreParameters):
         return [*zip(queries, texts, strict=True)]
 
 
-def _as_list(given: str | list[str] | None, name: str) -> list[str]:
-    if given is None:
-        raise error_texts.missing(name)
+def as_list(given: str | list[str]) -> list[str]:
     return [given] if isinstance(given, str) else given
 
 

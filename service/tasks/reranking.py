@@ -1,5 +1,6 @@
 """The reranking task: computes scores with a cross-encoder, and ranks texts by their scores."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.tokenization.pairs import TokenizedPair
+from model.tokenization.pairs import TokenizedPair, cut
 from service.items import RerankItem
 from service.models.catalog import Catalog
 from service.models.served import ServedReranker
-from service.models.text_reader import Direction
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
@@ -74,8 +74,7 @@ class Reranker:
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
         deadline = context.deadline(self.settings.request_timeout_seconds)
         with context.stage("tokenize"):
-            end = options.truncation_direction
-            pairs = await run_sized(num_chars, deadline, tokenize, served, inputs, end)
+            pairs = await run_sized(num_chars, deadline, tokenize, served, inputs, options)
         inexact = [index for index, pair in enumerate(pairs) if not pair.is_exact]
         num_tokens = [pair.num_tokens for pair in pairs]
         truncate = self.settings.truncate if options.truncate is None else options.truncate
@@ -94,14 +93,20 @@ class Reranker:
 
 
 def tokenize(
-    served: ServedReranker, inputs: Sequence[Inputs], end: Direction
+    served: ServedReranker, inputs: Sequence[Inputs], options: ScoreParameters
 ) -> list[TokenizedPair]:
-    tokenizer = served.tokenizer
+    tokenizer, end = served.tokenizer, options.truncation_direction
+    limit = options.max_tokens_per_doc or sys.maxsize
     encode = lru_cache(maxsize=None)(lambda text: tokenizer.encode(text, end))
+
+    def document(text: str) -> tuple[list[int], bool]:
+        ids, is_exact = encode(text)
+        return (cut(ids, limit, end), True) if len(ids) > limit else (ids, is_exact)
+
     return [
-        tokenizer.pair(encode(each[0]), encode(each[1]), end)
+        tokenizer.pair(encode(each[0]), document(each[1]), end)
         if len(each) == 2
-        else tokenizer.single(encode(each[0]), end)
+        else tokenizer.single(document(each[0]), end)
         for each in inputs
     ]
 

@@ -231,9 +231,21 @@ def test_empty_text_has_the_vector_of_the_special_tokens(server: Server) -> None
         assert post(server, "/api/embed", input=inputs)["embeddings"][-1] == of_tokens
 
 
+def test_ollama_has_no_vectors_for_no_texts(server: Server) -> None:
+    """Clients load a model so. `dimensions` of 0 is the default of Ollama's own client."""
+    assert post(server, "/api/embed", model="tiny", input=[])["embeddings"] == []
+    whole = post(server, "/api/embed", input="a")["embeddings"]
+    assert post(server, "/api/embed", input="a", dimensions=0)["embeddings"] == whole
+
+
 def test_models_are_listed_in_the_form_of_ollama(server: Server) -> None:
     models = server.get("/api/tags").json()["models"]
     assert [model["name"] for model in models] == ["tiny:latest", f"{ALIAS}:latest"]
+    fields = {"name", "model", "modified_at", "size", "digest", "details"}
+    details = {"parent_model", "format", "family", "families"}
+    for model in models:  # typed clients refuse a model without one of them
+        assert model.keys() == fields
+        assert model["details"].keys() == details | {"parameter_size", "quantization_level"}
     for name in ("tiny", "tiny:latest", f"{ALIAS}:latest"):
         shown = post(server, "/api/show", model=name)
         assert shown["capabilities"] == ["embedding"]

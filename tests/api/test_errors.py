@@ -6,6 +6,8 @@ from tempfile import TemporaryDirectory
 import httpx
 import pytest
 
+from service.api.app import DIALECTS
+from service.api.dialect import Dialect
 from service.api.libretranslate.schemas import TranslateRequest
 from service.errors import (
     KINDS,
@@ -29,6 +31,7 @@ from service.errors import (
     UnsupportedLanguageError,
 )
 from service.models.catalog import Catalog
+from service.tasks.context import RequestContext
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error, translation
 from tests.workers import LIMIT_SECONDS, Script
@@ -150,6 +153,27 @@ def test_other_method_is_told_which_is_allowed(server: Server) -> None:
         if not path.startswith("/v1") and method != "HEAD":
             assert_error(response, MethodNotAllowedError, f"use {allowed}")
         assert (response.status_code, response.headers["allow"]) == (405, allowed)
+
+
+COMPUTING = [(each, path) for each in DIALECTS for path in each.tasks]
+
+
+@pytest.mark.parametrize(("dialect", "path"), COMPUTING, ids=lambda each: str(each)[:40])
+def test_other_method_has_the_shape_of_the_path(
+    server: Server, dialect: Dialect, path: str
+) -> None:
+    response = server.begin("PUT", path).result(LIMIT_SECONDS)
+    status, body = dialect.error_shape(MethodNotAllowedError("no"), RequestContext("id"))
+    assert (response.status_code, response.json().keys()) == (status, body.keys())
+
+
+@pytest.mark.parametrize("path", [path for _, path in COMPUTING])
+def test_path_may_have_a_slash_at_its_end(server: Server, path: str) -> None:
+    with_slash, plain = (
+        server.post(each, json={}, headers={"X-Request-Id": "a"}) for each in (f"{path}/", path)
+    )
+    assert (with_slash.status_code, with_slash.text) == (plain.status_code, plain.text)
+    assert plain.status_code != 404
 
 
 @pytest.mark.parametrize(

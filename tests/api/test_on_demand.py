@@ -141,6 +141,14 @@ def test_attention_loads_its_model(
     assert ready(server) == ["si-en"]
 
 
+def test_alignment_loads_its_model(serve: Serve, folder: Path) -> None:
+    server = serve(models=(str(folder),), max_loaded_models=1)
+    query = {"from": "si", "to": "en", "includeAlignment": "true"}
+    path = "/translator/text/v3.0/translate"
+    server.post(path, params=query, json=[{"Text": SENTENCE}])  # its echo has no attention
+    assert ready(server) == ["si-en"]
+
+
 def test_detected_language_loads_its_model(serve: Serve) -> None:
     server = serve(max_loaded_models=1)
     found = server.translate("Ele não disse nada hoje.", source="auto", target="en").json()

@@ -141,10 +141,27 @@ def test_errors_are_in_the_form_of_cohere(
     assert response.json()["id"] == response.headers["x-request-id"]
 
 
+def test_documents_are_cut_to_a_number_of_tokens(server: Server) -> None:
+    def scores(documents: list[str], **fields: Any) -> dict[int, float]:
+        asked = {"query": QUERY, "documents": documents, "truncate": False, **fields}
+        results = server.post("/v2/rerank", json=asked).json()["results"]
+        return {each["index"]: each["relevance_score"] for each in results}
+
+    long = "the cat sat " * 100  # without the limit, it is refused
+    documents = [long, "the cat runs", "the cat", "home the cat"]
+    cut = scores(documents, max_tokens_per_doc=2)
+    assert cut == scores(["the cat", "the cat", "the cat", "home the"])
+    cut = scores(documents[1:], max_tokens_per_doc=2, truncation_direction="left")
+    assert cut == scores(["cat runs", "the cat", "the cat"])
+    assert scores(documents[1:], max_tokens_per_doc=4096) == scores(documents[1:])
+
+
 SCORES: list[tuple[str, dict[str, Any]]] = [
     ("/score", {"text_1": QUERY, "text_2": TEXTS}),
     ("/v1/score", {"model": ALIAS, "text_1": [QUERY] * 3, "text_2": TEXTS}),
     ("/score", {"queries": QUERY, "documents": TEXTS}),
+    ("/score", {"queries": QUERY, "items": TEXTS, "text_1": None}),
+    ("/score", {"data_1": QUERY, "data_2": TEXTS}),
 ]
 
 

@@ -32,15 +32,14 @@ from service.api.request.parameters import AcceptLanguage
 from service.api.request.reading import read_permitted, unless_disconnected, validated
 from service.api.request.translation import (
     as_texts,
-    decoding_options,
     detected,
-    find_languages,
-    named_source,
     translate_each,
+    translation_request,
 )
 from service.api.responses import JSONResponse
 from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
 from service.models.catalog import Catalog
+from service.models.served import NotLoadedError
 from service.tasks.threads import run_sized
 from service.tasks.translation.sentences import TranslatedText
 from service.tasks.translation.translator import TranslationRequest
@@ -83,52 +82,51 @@ async def translate(request: Request) -> Response:
     with context.stage("validate"):
         fields = await read_permitted(request, read_list)
         body = validated(fields, AzureTranslateRequest)
-        texts = as_texts("body", body.texts, services.settings, context)
-        requests = resolve(body, texts, services, context)
+        requests = resolve(body, services, context)
     return JSONResponse(
         await unless_disconnected(request, _translate(body, requests, services, context))
     )
 
 
 def resolve(
-    body: AzureTranslateRequest, texts: list[str], services: Services, context: HttpContext
+    body: AzureTranslateRequest, services: Services, context: HttpContext
 ) -> dict[str, TranslationRequest]:
     """Returns one request for each served language that the codes in `to` mean."""
-    settings, catalog = services.settings, services.catalog
-    context.num_inputs = number = len(texts) * len(body.to)
+    settings, number = services.settings, len(body.texts) * len(body.to)
+    as_texts("body", body.texts, settings, context)
     if number > settings.max_inputs:
         raise error_texts.too_many_texts(number, settings.max_inputs, name="to")
-    num_chars = sum(map(len, texts)) * len(body.to)
+    num_chars = sum(map(len, body.texts)) * len(body.to)
     if num_chars > settings.max_body_bytes:
         raise RequestTooLargeError(
             f"the texts have {num_chars} characters in {len(body.to)} languages; the limit is "
             f"{settings.max_body_bytes}. Send fewer languages, or raise REGARD_MAX_BODY_BYTES"
         )
-    is_html = body.textType == "html"
     requests = {}
     for code in body.to:
-        source, target = find_languages(catalog, ("from", named_source(body.source)), ("to", code))
-        requests[target] = TranslationRequest(
-            texts,
-            source,
-            target,
-            decoding_options(),
-            is_aligned=body.includeAlignment and not is_html and can_align(catalog, source, target),
-            is_html=is_html,
-            split_lines=not is_html,
-        )
+        pair = ("from", body.source), ("to", code)
+        wanted = translation_request(services, context, ("body", body.texts), *pair, body.textType)
+        wanted.is_aligned = body.includeAlignment and can_align(services.catalog, wanted)
+        requests[wanted.target] = wanted
+    context.num_inputs = number
     return requests
 
 
-def can_align(catalog: Catalog, source: str | None, target: str) -> bool:
-    """Returns whether one model with attention translates to the target.
+def can_align(catalog: Catalog, wanted: TranslationRequest) -> bool:
+    """Returns whether one model with attention translates plain texts to the target.
 
     If the source is to be detected, such a model must exist for each language that may be found.
     """
-    routes = [
-        catalog.route(each, target) for each in ([source] if source else catalog.sources(target))
-    ]
-    return all(not route or (len(route) == 1 and route[0].has_attention) for route in routes)
+    sources = [wanted.source] if wanted.source else catalog.sources(wanted.target)
+    return not wanted.is_html and all(has_attention(catalog, s, wanted.target) for s in sources)
+
+
+def has_attention(catalog: Catalog, source: str, target: str) -> bool:
+    try:
+        route = catalog.route(source, target)
+    except NotLoadedError as missing:
+        return len(missing.names) == 1
+    return not route or (len(route) == 1 and route[0].has_attention)
 
 
 async def _translate(

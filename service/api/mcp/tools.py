@@ -9,7 +9,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from service.api.context import HttpContext, Services
-from service.api.libretranslate.routes import glossaries_of, languages_of
+from service.api.libretranslate.routes import glossaries_of
 from service.api.libretranslate.schemas import DetectedLanguage, TextFormat
 from service.api.libretranslate.streaming import detection_body
 from service.api.request import translation
@@ -31,7 +31,6 @@ from service.tasks.parameters import ListOf, Parameters, Positive, not_empty
 from service.tasks.reranking import Reranker
 from service.tasks.threads import run_sized
 from service.tasks.translation.guards import GuardWarning
-from service.tasks.translation.translator import TranslationRequest
 from service.text.language_codes import display_name
 
 MAX_VECTORS = 32
@@ -84,25 +83,18 @@ async def translate(
 
     Numbers, placeholders, Markdown and tags are kept. The tool `languages` lists the languages.
     """
-    texts = translation.as_texts("text", given.text, services.settings, context)
-    source, target = languages_of(services.catalog, given.source, given.target)
-    glossaries = glossaries_of(given.glossary, source)
-    is_html = given.format == "html"
-    wanted = TranslationRequest(
-        texts,
-        source,
-        target,
-        translation.decoding_options(),
-        is_html=is_html,
-        split_lines=not is_html,
-        terms=await translation.find_terms(services, glossaries, source, target),
+    pair = ("source", given.source), ("target", given.target)
+    wanted = translation.translation_request(
+        services, context, ("text", given.text), *pair, given.format
     )
+    glossaries = glossaries_of(given.glossary, wanted.source)
+    wanted.terms = await translation.find_terms(services, glossaries, wanted.source, wanted.target)
     found = await translation.translate(services, wanted, context)
     return Translations(
         translations=[
             Translation(
                 text=each.text,
-                source=translation.source_of(each, source or ""),
+                source=translation.source_of(each, wanted.source or ""),
                 warnings=each.warnings or None,
             )
             for each in found

@@ -33,12 +33,7 @@ from service.api.openai.prompts import (
 from service.api.request import translation
 from service.api.request.parameters import described
 from service.api.request.reading import read_parameters, unless_disconnected
-from service.api.request.translation import (
-    as_texts,
-    decoding_options,
-    find_languages,
-    source_of,
-)
+from service.api.request.translation import source_of
 from service.api.responses import JSONResponse
 from service.errors import SHOWN_CHARS, InvalidRequestError
 from service.models.catalog import Catalog
@@ -192,7 +187,7 @@ def resolve(
 ) -> tuple[TranslationRequest, Batch | None]:
     if body.n > 1:
         raise error_texts.out_of_range("n", "<=", 1, body.n)
-    catalog, settings = services.catalog, services.settings
+    catalog = services.catalog
     offered = catalog.languages
     at = max((i for i, each in enumerate(body.messages) if each.role == "user"), default=None)
     if at is None:
@@ -219,9 +214,9 @@ def resolve(
             pair = pair.completed(found)
     if pair.target is None:
         raise no_pair(body.model, catalog)
-    texts = as_texts("messages", message if batch is None else batch.texts, settings, context)
-    source, target = find_languages(catalog, ("source", pair.source), ("target", pair.target))
-    return TranslationRequest(texts, source, target, decoding_options()), batch
+    texts = f"messages[{at}][content]", message if batch is None else batch.texts
+    source, target = ("source", pair.source), ("target", pair.target)
+    return translation.translation_request(services, context, texts, source, target), batch
 
 
 def _others(messages: Sequence[ChatMessage], at: int) -> list[ChatMessage]:

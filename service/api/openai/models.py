@@ -162,7 +162,6 @@ class ModelList(BaseModel):
 ModelId = Annotated[str, Path(max_length=128, description="Name of the model.")]
 
 
-@router.get("/v1/models/", include_in_schema=False)
 @router.get("/v1/models")
 async def models(request: Request) -> ModelList:
     """Lists the models with device and precision. An admin key adds the reasons of failed loads."""

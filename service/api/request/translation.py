@@ -35,6 +35,7 @@ from service.tasks.translation.translator import TranslationRequest
 from service.text.detection import Detection
 from service.text.glossary import Terms
 from service.text.language_codes import base_language
+from service.text.xml_text import XmlRules
 
 
 def as_texts(
@@ -76,6 +77,31 @@ def find_languages(
         error.param = name
         raise
     return found, wanted
+
+
+def translation_request(
+    services: Services,
+    context: RequestContext,
+    texts: tuple[str, str | Sequence[str]],
+    source: tuple[str, str | None],
+    target: tuple[str, str],
+    tags: str = "",
+) -> TranslationRequest:
+    """Returns the request of a dialect without other options.
+
+    Args:
+        texts: Name and value of a parameter, like `source` and `target`.
+        tags: `html` or `xml` if the texts have tags.
+    """
+    is_html = tags == "html"
+    return TranslationRequest(
+        as_texts(*texts, services.settings, context),
+        *find_languages(services.catalog, (source[0], named_source(source[1])), target),
+        decoding_options(),
+        is_html=is_html,
+        xml=XmlRules() if tags == "xml" else None,
+        split_lines=not is_html,
+    )
 
 
 def named_source(code: str | None) -> str | None:

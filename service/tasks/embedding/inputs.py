@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from service.models.text_reader import Direction, Input
-from service.tasks.parameters import Parameters, refuse
+from service.tasks.parameters import Parameters, Positive, refuse
 
 
 def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
@@ -166,6 +166,9 @@ class ScoreParameters(Parameters):
     )
     truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
         "right", description="End at which texts are truncated."
+    )
+    max_tokens_per_doc: Positive | None = Field(
+        None, description="Number of tokens to which each document is cut, beside the query."
     )
     model: ModelName = Field(
         None, description="Name as in /v1/models; by default the first cross-encoder."
