@@ -22,7 +22,7 @@ import { TextLimit } from './translate/limit.js';
 import { Notice } from './common/notice.js';
 import { NumberPanel } from './look/number.js';
 import { OtherTranslations } from './translate/others.js';
-import { DEFAULTS, Store, UNPINNED, fromFragment, toFragment } from './common/state.js';
+import { DEFAULTS, FIRST, Store, UNPINNED, fromFragment, toFragment } from './common/state.js';
 import { SearchPanel } from './look/search.js';
 import { StepsPanel } from './look/steps.js';
 import * as embedTexts from './strings/embed.js';
@@ -48,6 +48,7 @@ const EXAMPLE_LANGUAGE = 'en';
 
 sayStatic({ ...embedTexts, ...likelyTexts, ...lookTexts, ...numberTexts, ...pageTexts, ...searchTexts, ...stepsTexts, ...translateTexts });
 const languageChoice = new LanguageChoice();
+languageChoice.view = () => toFragment(typedInto(fromFragment(shownFragment()) ?? DEFAULTS));
 const translateNotice = new Notice(byId('translate-notice'));
 const understand = new UnderstandPanel(greeted);
 
@@ -73,7 +74,7 @@ async function start() {
 function build(served) {
   const { languages, models, embedders, limit } = served;
   const shown = shownFragment();
-  const store = new Store(restored(served, shown));
+  const store = new Store(typedInto(restored(served, shown)));
   languageChoice.view = () => toFragment(store.view);
   const lights = new WordLights(byId('text'), byId('mirror'), byId('output'), byId('pairs'));
   const look = buildLook(store, models, lights, (item, level) => {
@@ -182,6 +183,12 @@ function restored({ languages, usualTarget, embedders }, fragment) {
   const isOffered = languages.targets(source).includes(view.target);
   const target = languages.targetFor(source, isOffered ? view.target : usualTarget);
   return { ...view, source, target, look: isUnfolded(view) };
+}
+
+/** Returns a view with the text that the reader typed before the page was built, if any. */
+function typedInto(view) {
+  const { value: text } = byId('text');
+  return text === '' ? view : { ...view, text, ...FIRST };
 }
 
 /** Returns the languages of a link if the server does not translate them, or null. */

@@ -140,6 +140,46 @@ def test_clearing_leaves_an_empty_page(reader: Reader, page: Page) -> None:
         expect(page.locator(part)).to_be_hidden()
 
 
+def test_text_typed_before_the_page_is_built_is_kept(reader: Reader, page: Page, api: Api) -> None:
+    """It was replaced by the text of the view, which is empty."""
+    held: list[Route] = []
+    page.route("**/app.js", lambda route: held.append(route))
+    with page.expect_request("**/app.js"):
+        page.goto("/", wait_until="commit")
+    reader.type(POOL)
+    held[0].continue_()
+    expect(reader.output).to_have_text(api.translate(POOL, "auto")["translatedText"])
+    expect(reader.field).to_have_value(POOL)
+    page.route("**/languages", lambda route: held.append(route))
+    page.unroute("**/app.js")
+    with page.expect_request("**/languages"):
+        page.reload()
+    reader.type(POOL)
+    page.unroute("**/languages")
+    reader.choose("language", "pt")  # loads the page again, before it has the languages
+    field = page.get_by_role("textbox", name="Texto para traduzir")
+    expect(field).to_have_value(POOL)
+    expect(reader.output).to_have_text(api.translate(POOL, "auto")["translatedText"])
+
+
+def test_text_that_was_replaced_comes_back(reader: Reader, page: Page, api: Api) -> None:
+    """Clear and the examples replaced a text for good."""
+    reader.open(text=POOL, source="en")
+    undo = reader.button("Undo")
+    expect(undo).to_be_hidden()
+    for replace in (reader.button("Clear"), reader.button("Hi, How are you?")):
+        for back in (undo.click, lambda: reader.field.press("Control+z")):
+            replace.click()
+            expect(reader.field).not_to_have_value(POOL)
+            back()
+            expect(reader.field).to_have_value(POOL)
+            expect(reader.output).to_have_text(api.translate(POOL)["translatedText"])
+            expect(undo).to_be_hidden()
+    reader.button("Clear").click()
+    reader.type("The cat")
+    expect(undo).to_be_hidden()
+
+
 def test_copy_copies_the_translation(reader: Reader, api: Api) -> None:
     reader.read()
     reader.button("Copy").click()

@@ -65,6 +65,9 @@ export const DEFAULTS = Object.freeze({
 /** The change that pins no word. */
 export const UNPINNED = Object.freeze({ query: null, key: null });
 
+/** The change that comes with another text: its first sentence, and the model's own translation. */
+export const FIRST = Object.freeze({ sentence: 0, wanted: null, ...UNPINNED });
+
 const isCode = (value) => (/^[A-Za-z0-9-]{1,35}$/.test(value) ? value : undefined);
 const isName = (value) => (/^[\w.:/-]{1,100}$/.test(value) ? value : undefined);
 const isText = (value) => value;

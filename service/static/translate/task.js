@@ -2,7 +2,7 @@
 
 import { byId, changed, renderRadios } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
-import { UNPINNED } from '../common/state.js';
+import { FIRST } from '../common/state.js';
 import { translate } from '../strings/translate.js';
 import { fillMenu } from './languages.js';
 
@@ -40,6 +40,6 @@ export class TaskChoice {
   }
 
   #set(change) {
-    this.store.set({ ...change, sentence: 0, wanted: null, ...UNPINNED });
+    this.store.set({ ...change, ...FIRST });
   }
 }

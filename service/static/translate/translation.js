@@ -4,7 +4,7 @@ import { Latest, post } from '../common/api.js';
 import { makeCopy } from '../common/copy.js';
 import { byId, changed, setStale, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
-import { UNPINNED } from '../common/state.js';
+import { FIRST, UNPINNED } from '../common/state.js';
 import { cutOut } from '../common/text.js';
 import { translate } from '../strings/translate.js';
 import { sentenceOf } from './alignment.js';
@@ -30,6 +30,11 @@ export class TranslationPanel {
   #isWhole = false;
   #mayFlip = true;
   #keepsHint = false;
+  /**
+   * The text that an example or Clear has replaced, until the reader types.
+   * @type {{text: string, source: string, target: string}|null}
+   */
+  #replaced = null;
 
   /**
    * @param {Object} parts
@@ -62,7 +67,7 @@ export class TranslationPanel {
 
   #listen() {
     this.field.addEventListener('input', (event) => this.#type(event));
-    this.field.addEventListener('keydown', (event) => this.#hurry(event));
+    this.field.addEventListener('keydown', (event) => this.#press(event));
     this.output.addEventListener('scroll', () => this.candidates.hide());
     byId('source').addEventListener('change', (event) => {
       this.#chooseSource(changed(event).value);
@@ -72,6 +77,7 @@ export class TranslationPanel {
     });
     byId('swap').addEventListener('click', () => this.#swap());
     byId('clear').addEventListener('click', () => this.#clear());
+    byId('undo').addEventListener('click', () => this.#undo());
     makeCopy(byId('copy'), () => this.#shown);
   }
 
@@ -91,7 +97,7 @@ export class TranslationPanel {
   /** Translates a text as if it had been pasted. */
   take(text, source) {
     const target = this.languages.targetFor(source, this.store.view.target);
-    this.#choose({ text, source, target, sentence: 0 });
+    this.#replace({ text, source, target });
   }
 
   /** Shows the alignment of a translation that the reader chose in place of the model's own. */
@@ -126,20 +132,40 @@ export class TranslationPanel {
     const text = this.limit.shorten();
     this.lights.showText(text);
     this.#mayFlip = true;
-    this.store.set({ text, sentence: 0, wanted: null, ...UNPINNED });
+    this.#replaced = null;
+    this.store.set({ text, ...FIRST });
+    this.#render(this.store.view);
     const isPasted = event.inputType?.startsWith('insertFrom') || event.detail === PASTED;
     if (isPasted) this.#translate();
   }
 
   #clear() {
-    this.#choose({ text: '', sentence: 0 });
+    this.#replace({ text: '' });
     this.field.focus();
   }
 
-  #hurry(event) {
-    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
+  /** Replaces the text; the reader can undo that. */
+  #replace(change) {
+    const { text, source, target } = this.store.view;
+    this.#replaced = text === '' ? null : { text, source, target };
+    this.#choose({ ...change, ...FIRST });
+  }
+
+  #undo() {
+    if (this.#replaced === null) return;
+    const before = { ...this.#replaced, ...FIRST };
+    this.#replaced = null;
+    this.#choose(before);
+    this.field.focus();
+  }
+
+  /** Acts on Ctrl+Enter, and on Ctrl+Z after a text was replaced, which the browser cannot undo. */
+  #press(event) {
+    if (!event.ctrlKey && !event.metaKey) return;
+    if (event.key === 'Enter') this.#translate();
+    else if (event.key === 'z' && this.#replaced !== null) this.#undo();
+    else return;
     event.preventDefault();
-    this.#translate();
   }
 
   #swap() {
@@ -180,6 +206,7 @@ export class TranslationPanel {
     this.languages.render(byId('source'), byId('target'), view);
     this.field.lang = view.source === 'auto' ? (this.#result?.source ?? '') : view.source;
     byId('clear').hidden = view.text === '';
+    byId('undo').hidden = this.#replaced === null;
     this.limit.render();
   }
 
