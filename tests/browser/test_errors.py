@@ -42,6 +42,9 @@ REFUSALS = [
      "The server failed.", "The error has been logged, without your text."),
     (400, "unsupported_language", "zz is not supported; supported: en, pt",
      "That language is not served.", "Zz is not supported; supported: en, pt."),
+    (500, "unknown", "", "The server failed.", "Trying again may help."),
+    (404, "not_found", "there is no such model", "The server cannot do that.",
+     "There is no such model."),
     (400, "invalid_request", "Invalid request: q is wrong",
      "The server cannot do that.", "Q is wrong."),
 ]  # fmt: skip
@@ -50,7 +53,7 @@ REFUSALS = [
 def test_refusal_is_told_in_words(reader: Reader, page: Page, api: Api) -> None:
     reader.open()
     alert = reader.notice().get_by_role("alert")
-    texts = [POOL, KIDS] * 3
+    texts = [POOL, KIDS] * 4
     for text, (status, error_type, message, title, detail) in zip(texts, REFUSALS, strict=True):
         page.route("**/translate", refusing(status, error_type, message))
         reader.field.fill(text)
@@ -98,6 +101,46 @@ def test_waiting_can_be_cut_short(reader: Reader, page: Page, api: Api) -> None:
 
 
 @pytest.mark.usefixtures("_own_profile")
+def test_page_recovers_from_a_restart_by_itself(reader: Reader, page: Page, api: Api) -> None:
+    """The notice stayed until the reader pressed its button; the waits double."""
+    page.clock.install()
+    asked: list[Route] = []
+
+    def lose(route: Route) -> None:
+        asked.append(route)
+        if len(asked) < 4:
+            route.abort() if len(asked) % 2 else route.fulfill(status=502, body="Bad Gateway")
+
+    page.route("**/translate", lose)
+    reader.open(text=POOL, source="en")
+    for seconds in (2, 4, 8):
+        expect(reader.notice()).to_contain_text(f"Trying again in {seconds} s")
+        with page.expect_request("**/translate"):
+            page.clock.run_for(1000 * seconds)
+    expect(reader.notice()).to_contain_text("Trying again …")  # the fourth has no answer yet
+    expect(page.locator("html")).to_have_attribute("data-pending", "")
+    asked[-1].continue_()
+    expect(reader.output).to_have_text(api.translate(POOL)["translatedText"])
+    expect(reader.notice()).to_be_hidden()
+    expect(page.locator("html")).not_to_have_attribute("data-pending", "")
+
+
+def test_new_text_is_pending_without_the_error_of_before(reader: Reader, page: Page) -> None:
+    """The error stayed, and nothing showed that the page was waiting."""
+    held: list[Route] = []
+    page.route("**/translate", refusing(504, "deadline_exceeded", "not done in 60 s"), times=1)
+    reader.open(text=POOL, source="en")
+    expect(reader.notice()).to_be_visible()
+    page.route("**/translate", lambda route: held.append(route))
+    with page.expect_request("**/translate"):
+        reader.field.fill(KIDS)
+    expect(reader.notice()).to_be_hidden()
+    styles = "([name, part]) => getComputedStyle(document.querySelector(name), part).content"
+    for place in (["body", "::after"], ["#output", "::before"]):
+        assert page.evaluate(styles, place) not in ("none", "normal"), place
+
+
+@pytest.mark.usefixtures("_own_profile")
 def test_lost_network_keeps_the_text_and_comes_back(
     reader: Reader, context: BrowserContext, api: Api
 ) -> None:
@@ -116,8 +159,7 @@ def test_page_that_comes_before_its_server_waits_for_it(reader: Reader, page: Pa
     page.goto("/")
     expect(reader.notice().get_by_role("alert")).to_contain_text("The server cannot be reached.")
     page.unroute("**/languages")
-    reader.notice().get_by_role("button", name="Try again").click()
-    expect(reader.target).to_have_value("pt")
+    expect(reader.target).to_have_value("pt")  # nobody has to press a button
 
 
 def test_refusal_in_the_shape_of_v1_is_told_in_words(reader: Reader, page: Page) -> None:

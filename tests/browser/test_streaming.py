@@ -168,7 +168,8 @@ def test_fault_within_a_stream_is_told_in_words(
     expect(reader.output).to_have_text("Um.")
     expect(reader.output).to_have_class("stale")
     page.unroute("**/translate")
-    reader.notice().get_by_role("button", name="Try again").click()
+    if reference:  # a lost connection is tried again by itself
+        reader.notice().get_by_role("button", name="Try again").click()
     expect(reader.output).to_have_text(api.translate(POOL)["translatedText"])
     expect(reader.output).not_to_have_class("stale")
     expect(reader.notice()).to_be_hidden()

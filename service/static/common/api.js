@@ -70,12 +70,23 @@ function send(path, options, read) {
 
 /** Runs a part of a request; any other failure than an answer is a lost connection. */
 async function guarded(work) {
+  countPending(1);
   try {
     return await work();
   } catch (error) {
     if (isApiError(error) || isAbort(error)) throw error;
     throw connectionLost();
+  } finally {
+    countPending(-1);
   }
+}
+
+let numPending = 0;
+
+/** Marks the page while it waits for an answer; the style sheet then shows a moving bar. */
+function countPending(change) {
+  numPending += change;
+  document.documentElement.toggleAttribute('data-pending', numPending > 0);
 }
 
 const isAbort = (error) => error instanceof DOMException && error.name === 'AbortError';

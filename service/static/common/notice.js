@@ -7,6 +7,7 @@ import { speaker } from './strings.js';
 const say = speaker(common);
 
 const MIN_WAIT_SECONDS = 2;
+const MAX_WAIT_SECONDS = 32; // Of the waits that double, where the server names none.
 
 // The error types whose title stands in the table of texts.
 const KNOWN = [
@@ -21,12 +22,17 @@ const KNOWN = [
 ];
 
 // The types whose detail stands there too. For the others the page shows the server's own message.
-const EXPLAINED = ['network', 'overloaded', 'deadline_exceeded', 'internal', 'unknown'];
+const EXPLAINED = ['network', 'overloaded', 'deadline_exceeded', 'internal', 'gateway', 'page'];
+
+// The types that end by themselves, such as with the restart of a server.
+const PASSING = ['network', 'overloaded', 'unavailable', 'gateway'];
 
 /** @type {Object<number, string>} */
 const BY_STATUS = {
   413: 'too_large',
   429: 'overloaded',
+  500: 'failed',
+  502: 'gateway',
   503: 'unavailable',
   504: 'deadline_exceeded',
 };
@@ -34,20 +40,28 @@ const BY_STATUS = {
 /**
  * Explains an error to the reader.
  * @param {ApiError} error
+ * @param {number} numFailures The number of failures in a row, with this one.
  * @returns {{title: string, detail: string, wait: number|null}} The texts, and the seconds until an
  *     automatic retry.
  */
-export function explain(error) {
-  const type = KNOWN.includes(error.type) ? error.type : (BY_STATUS[error.status] ?? 'unknown');
-  const isPassing = ['overloaded', 'unavailable'].includes(type);
+export function explain(error, numFailures = 1) {
+  const type = typeOf(error);
+  const usual = Math.min(MAX_WAIT_SECONDS, MIN_WAIT_SECONDS ** numFailures);
+  const wait = Math.max(MIN_WAIT_SECONDS, error.retryAfter ?? usual);
   return {
     title: say(`${type}_title`),
     detail: EXPLAINED.includes(type)
       ? say(`${type}_detail`)
-      : sentence(error.message) || say('unknown_detail'),
-    wait:
-      isPassing && error.retryAfter !== null ? Math.max(MIN_WAIT_SECONDS, error.retryAfter) : null,
+      : sentence(error.message) || say('again_detail'),
+    wait: PASSING.includes(type) ? wait : null,
   };
+}
+
+/** Returns the name of an error in the table of texts. */
+function typeOf({ type, status }) {
+  if (KNOWN.includes(type)) return type;
+  if (status === undefined) return 'page';
+  return BY_STATUS[status] ?? (status < 500 ? 'invalid_request' : 'failed');
 }
 
 /** Returns a message for a visitor, without its advice for the operator of the server. */
@@ -65,6 +79,7 @@ export class Notice {
   /** @type {(function(): void)|null} */
   #retry = null;
   #isNetwork = false;
+  #numFailures = 0;
 
   /** @param {HTMLElement} root Empty element; it is hidden while there is no notice. */
   constructor(root) {
@@ -89,7 +104,8 @@ export class Notice {
    */
   show(error, retry, way = null) {
     if (!('status' in error)) console.error(error); // An error of the page itself.
-    const { title, detail, wait } = explain(error);
+    this.#numFailures += 1;
+    const { title, detail, wait } = explain(error, this.#numFailures);
     this.#reset();
     this.#retry = retry;
     this.#isNetwork = error.type === 'network';
@@ -107,6 +123,7 @@ export class Notice {
   /** Hides the notice. */
   hide() {
     this.#reset();
+    this.#numFailures = 0;
     this.root.hidden = true;
     setText(this.title, '');
     setText(this.detail, '');
@@ -115,13 +132,17 @@ export class Notice {
   #reset() {
     clearTimeout(this.#timer);
     setText(this.countdown, '');
+    this.again.disabled = false;
     this.#retry = null;
   }
 
   #again() {
     const retry = this.#retry;
     this.#reset();
-    retry?.();
+    if (retry === null) return;
+    this.again.disabled = true;
+    setText(this.countdown, say('trying'));
+    retry();
   }
 
   #count(seconds) {

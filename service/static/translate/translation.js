@@ -196,6 +196,7 @@ export class TranslationPanel {
     if (this.field.value !== view.text) this.#fill(view.text);
     this.#latest.cancel();
     clearTimeout(this.#typing);
+    this.notice.hide();
     this.#age();
     if (isTyped && view.text && document.activeElement === this.field)
       this.#typing = setTimeout(() => this.#translate(), TYPING_MILLISECONDS);
