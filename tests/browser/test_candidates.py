@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Api, Watch
-from tests.browser.reader import POOL, TWO, Reader, box_of, percent
+from tests.browser.reader import KIDS, PHONE, POOL, TWO, Reader, box_of, percent
 
 pytestmark = [pytest.mark.browser, pytest.mark.parametrize("remembered", [{}])]
 
@@ -41,10 +41,25 @@ def test_word_shows_the_likeliest_tokens_at_its_place(reader: Reader, page: Page
         word.click()
         expect(page.locator("#candidates")).to_contain_text("with a probability of")
         assert shown(page) == likeliest(api, POOL, index)
-        box, place = box_of(word), box_of(page.locator("#candidates"))
-        assert box["y"] + box["height"] <= place["y"] <= box["y"] + 2 * box["height"]
     page.keyboard.press("Escape")
     expect(page.locator("#candidates")).to_be_hidden()
+
+
+@pytest.mark.parametrize("options", [PHONE])
+def test_list_covers_no_text_and_closes(reader: Reader, page: Page) -> None:
+    """It lay over the next line, and only Escape closed it, which phones do not have."""
+    translated(reader, KIDS)
+    found = page.locator("#candidates")
+    word = reader.output.get_by_role("button").first
+    for closing in (reader.button("Close"), page.locator("h1"), word):
+        word.click()
+        expect(found.locator("li")).to_have_count(5)
+        text, place = box_of(reader.output), box_of(found)
+        assert text["y"] + text["height"] <= place["y"]
+        assert place["y"] + place["height"] <= box_of(page.locator("#after"))["y"]
+        closing.click()
+        expect(found).to_be_hidden()
+        expect(reader.output.locator(".pinned")).to_have_count(0)
 
 
 def test_words_of_the_second_sentence_have_theirs(reader: Reader, page: Page, api: Api) -> None:

@@ -39,6 +39,7 @@ export const translate = {
     anyLanguage: 'any language',
     linkUnserved:
       'The link asks for a translation from {source} to {target}. This server does not have it.',
+    close: 'Close',
     candidatesLoading: 'Asking for the likeliest words here …',
     candidatesFailed: 'The likeliest words could not be loaded.',
     candidatesWord: 'The model wrote “{piece}” with a probability of {share}. The likeliest here:',
@@ -89,6 +90,7 @@ export const translate = {
     anyLanguage: 'qualquer idioma',
     linkUnserved:
       'O link pede uma tradução de {source} para {target}. Este servidor não a oferece.',
+    close: 'Fechar',
     candidatesLoading: 'Buscando as palavras mais prováveis aqui …',
     candidatesFailed: 'Não foi possível carregar as palavras mais prováveis.',
     candidatesWord: 'O modelo escreveu “{piece}” com probabilidade de {share}. As mais prováveis aqui:',

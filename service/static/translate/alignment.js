@@ -227,7 +227,7 @@ export class WordLights {
     const steps = { ArrowRight: index + 1, ArrowDown: index + 1, ArrowLeft: index - 1 };
     const places = { ...steps, ArrowUp: index - 1, Home: 0, End: last };
     if (['Enter', ' '].includes(event.key)) this.#pin('target', event.target);
-    else if (event.key === 'Escape') this.#unpin();
+    else if (event.key === 'Escape') this.unpin();
     else if (event.key in places) words[Math.min(last, Math.max(0, places[event.key]))].focus();
     else return;
     event.preventDefault();
@@ -250,7 +250,8 @@ export class WordLights {
     if (isNew && owner) this.entered(owner.sentence);
   }
 
-  #unpin() {
+  /** Unpins all words, and closes the list of a word. */
+  unpin() {
     for (const word of this.#pins) this.pinned(word, false);
     this.setPins([]);
     this.chosen(null);

@@ -1,7 +1,7 @@
 // The likeliest tokens at the place of a word of the translation, with their probabilities.
 
 import { Latest, post } from '../common/api.js';
-import { byId, element } from '../common/dom.js';
+import { byId, element, within } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
 import { percent, spoken } from '../common/text.js';
 import { translate } from '../strings/translate.js';
@@ -17,12 +17,27 @@ const NUM_TOKENS = 5;
  * @property {number} index Its index in the sentence.
  */
 
-/** A list below the word that the reader has chosen. */
+/** A list below the translation, for the word that the reader has chosen. */
 export class Candidates {
   #latest = new Latest();
+  /** @type {HTMLElement|null} */
+  #node = null;
+
+  /** Called when the reader closes the list. */
+  closed = () => {};
 
   constructor() {
     this.root = byId('candidates');
+    this.content = within(this.root, 'div');
+    within(this.root, 'button').addEventListener('click', () => {
+      this.closed();
+      this.#node?.focus();
+    });
+    document.addEventListener('click', (event) => {
+      const target = /** @type {Node} */ (event.target);
+      const isInside = this.root.contains(target) || this.#node?.parentNode?.contains(target);
+      if (!this.root.hidden && !isInside) this.closed();
+    });
   }
 
   /**
@@ -31,7 +46,9 @@ export class Candidates {
    * @param {{text: string, source: string, target: string, translated: string}} sentence
    */
   async show({ node, index }, { text, source, target, translated }) {
-    this.#place(node, [element('p', { text: say('candidatesLoading') })]);
+    this.#node = node;
+    this.root.hidden = false;
+    this.content.replaceChildren(element('p', { text: say('candidatesLoading') }));
     const body = {
       ...{ text, source, target, target_text: translated },
       ...{ kinds: ['cross'], level: 'word', top_k: 1, probabilities: { top_k: NUM_TOKENS } },
@@ -39,9 +56,9 @@ export class Candidates {
     try {
       const reply = await this.#latest.run((signal) => post('attention', body, signal));
       if (reply === undefined) return;
-      this.#place(node, described(reply.items[0], index, node.textContent ?? ''));
+      this.content.replaceChildren(...described(reply.items[0], index, node.textContent ?? ''));
     } catch {
-      this.#place(node, [element('p', { text: say('candidatesFailed') })]);
+      this.content.replaceChildren(element('p', { text: say('candidatesFailed') }));
     }
   }
 
@@ -49,17 +66,6 @@ export class Candidates {
   hide() {
     this.#latest.cancel();
     this.root.hidden = true;
-  }
-
-  /** Shows some elements below a word, within the pane. */
-  #place(node, content) {
-    this.root.replaceChildren(...content);
-    this.root.hidden = false;
-    const pane = /** @type {HTMLElement} */ (this.root.offsetParent).getBoundingClientRect();
-    const box = node.getBoundingClientRect();
-    const left = Math.min(box.left - pane.left, pane.width - this.root.offsetWidth);
-    this.root.style.setProperty('--left', `${Math.max(0, left)}px`);
-    this.root.style.setProperty('--top', `${box.bottom - pane.top + 6}px`);
   }
 }
 

@@ -68,7 +68,7 @@ export class TranslationPanel {
   #listen() {
     this.field.addEventListener('input', (event) => this.#type(event));
     this.field.addEventListener('keydown', (event) => this.#press(event));
-    this.output.addEventListener('scroll', () => this.candidates.hide());
+    this.candidates.closed = () => this.lights.unpin();
     byId('source').addEventListener('change', (event) => {
       this.#chooseSource(changed(event).value);
     });
