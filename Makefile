@@ -68,6 +68,9 @@ emulators:  ## installs the cross compiler and the emulator for the tests of the
 helm: | $(VENV)/bin/python  ## installs helm and the schemas for the tests of the Helm chart
 	@$(BIN)/python -m checks.chart_tools
 
+# Python keeps the compiled tests for the next run, also where the variable of a container forbids it.
+test slow: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(VENV)/.installed-dev browser  ## runs all tests but the slow ones
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not slow"
 

@@ -14,8 +14,6 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
 
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 from release.packages import run
@@ -129,6 +127,9 @@ def link(document: Document, project: str, models: list[str]) -> None:
 
 
 def check(text: str) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator  # its import takes two seconds
+
     if fault := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         sys.exit(f"the bill of materials does not follow the schema: {fault}")
 

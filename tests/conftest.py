@@ -5,6 +5,7 @@ other in busy loops. Child processes inherit the variable.
 """
 
 import asyncio
+import gc
 import inspect
 import logging
 import os
@@ -34,6 +35,8 @@ SLOW = {
     "tests/unit/test_ray_serve.py": "imports Ray",
 }
 """The files and folders of the marker `slow`; `make slow` installs their tools, and runs them."""
+
+gc.disable()  # until all tests are collected: each collection would scan all that is loaded
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 if (
@@ -115,6 +118,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "regard"))
 def pytest_collection_finish() -> None:
     """Excludes all that is loaded from garbage collections, each of which would take 0.3 s."""
     freeze_heap()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

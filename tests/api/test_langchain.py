@@ -15,9 +15,6 @@ from tests.api.servers import LiveServer, Server, make_settings
 from tests.embedding_reference import Reference
 from tests.workers import Script, Threads
 
-langchain = pytest.importorskip("langchain_openai")
-tiktoken = pytest.importorskip("tiktoken")
-
 NAME = "text-embedding-3-small"
 TEXTS = ["hello world a b c .", "a world un"]
 
@@ -25,6 +22,7 @@ TEXTS = ["hello world a b c .", "a world un"]
 @pytest.fixture(scope="module", autouse=True)
 def _vocabulary() -> Iterator[None]:
     """OpenAI's vocabulary would be downloaded. One of single bytes gives requests of its form."""
+    tiktoken = pytest.importorskip("tiktoken")
     of_bytes = tiktoken.Encoding(
         "cl100k_base",
         pat_str=r"\S+|\s+",
@@ -45,6 +43,7 @@ def server(embedding_folder: str) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def embeddings(server: LiveServer) -> Iterator[Callable[..., Any]]:
+    langchain = pytest.importorskip("langchain_openai")  # its import takes a second
     with httpx2.Client(trust_env=False) as http:
         yield partial(
             langchain.OpenAIEmbeddings,
