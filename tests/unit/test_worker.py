@@ -1,7 +1,6 @@
 """The worker at the end of a socket, with engines that echo their input (tests/workers.py)."""
 
 import math
-import os
 import signal
 import socket
 import sys
@@ -37,15 +36,6 @@ def test_worker_reports_the_models_that_it_has_loaded(start: Start) -> None:
         assert (model.device, model.dtype, model.max_rows) == ("cpu", "float32", 5)
         assert model.load_seconds >= 0
         assert model.config == ECHO_CONFIG
-
-
-@pytest.mark.parametrize("niceness", [0, 3])
-def test_worker_on_a_cpu_lowers_its_own_priority(start: Start, niceness: int) -> None:
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    talk = start(niceness=niceness)
-    thread = talk.worker.thread.native_id
-    assert thread is not None
-    assert os.getpriority(os.PRIO_PROCESS, thread) == min(19, before + niceness)
 
 
 def test_worker_on_a_cpu_gets_the_longest_slice(

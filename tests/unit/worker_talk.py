@@ -20,10 +20,10 @@ def files(source: str, target: str) -> ModelFiles:
     return ModelFiles(source, target, nowhere, nowhere, nowhere, None, 3.0)
 
 
-def config(*pairs: str, max_rows: int = 8, niceness: int = 0) -> WorkerConfig:
+def config(*pairs: str, max_rows: int = 8) -> WorkerConfig:
     limits = EngineLimits(max_rows=max_rows, max_source_tokens=128)
     models = ModelSet(tuple(files(*pair.split("-")) for pair in pairs or ("en-pt",)))
-    return WorkerConfig(models, specs(), "cpu", "float32", "auto", limits, 1, niceness)
+    return WorkerConfig(models, specs(), "cpu", "float32", "auto", limits, 1)
 
 
 class Talk:
@@ -88,14 +88,14 @@ def talks(script: Script) -> Iterator[Start]:
     """Yields a function that starts a worker with fake models, given their pairs."""
     with ExitStack() as opened:
 
-        def begin(*pairs: str, max_rows: int = 8, niceness: int = 0) -> Talk:
+        def begin(*pairs: str, max_rows: int = 8) -> Talk:
             ours, theirs = map(opened.enter_context, socket.socketpair())
             worker = ThreadWorker(theirs, script.loaders)
             theirs.close()
             talk = Talk(Channel(ours), worker)
             opened.callback(worker.thread.join)
             opened.callback(ours.shutdown, socket.SHUT_RDWR)
-            talk.send(config(*pairs, max_rows=max_rows, niceness=niceness))
+            talk.send(config(*pairs, max_rows=max_rows))
             talk.first = talk.receive()
             return talk
 
