@@ -37,8 +37,6 @@ from service.tasks.parameters import ListOf, Parameters, Positive, example
 
 
 class CohereErrorBody(BaseModel):
-    """The body of errors of Cohere's routes."""
-
     model_config = example(
         id="5f2c6f0e8d7b4a53", message="Invalid request: missing query parameter"
     )
@@ -83,8 +81,6 @@ DIRECTIONS: dict[str | None, dict[str, Any]] = {
 
 
 class CohereEmbedRequest(Parameters):
-    """The body of `POST /v1/embed` and `/v2/embed`."""
-
     model_config = example(texts=["The cat sat on the mat."], input_type="search_document")
 
     texts: ListOf[str] | None = Field(None, description="Texts to embed.")

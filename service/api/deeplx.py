@@ -24,8 +24,6 @@ from service.tasks.parameters import Parameters, example, not_empty
 
 
 class DeepLXErrorBody(BaseModel):
-    """The body of every error of DeepLX's routes."""
-
     model_config = example(code=400, message="zz is not supported; supported: en, pt")
 
     code: int = Field(description="Status of the response.")
@@ -38,8 +36,6 @@ router = APIRouter(tags=["deeplx"], responses=ERRORS)
 
 
 class DeepLXRequest(Parameters):
-    """The parameters of DeepLX."""
-
     model_config = example(text="The cat sat on the mat.", source_lang="EN", target_lang="PT")
 
     text: str = Field(description="Text to translate.", json_schema_extra=not_empty)
@@ -49,8 +45,6 @@ class DeepLXRequest(Parameters):
 
 
 class DeepLXResponse(BaseModel):
-    """The translation, in DeepLX's shape."""
-
     code: Literal[200] = 200
     id: int = Field(description="Time of the reply, in milliseconds.")
     data: str = Field(description="Translation.")

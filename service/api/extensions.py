@@ -31,8 +31,6 @@ HCFY_NAMES = {"zh": "中文(简体)", "zh-Hans": "中文(简体)", "zh-Hant": "�
 
 
 class ImmeRequest(Parameters):
-    """The parameters of Immersive Translate."""
-
     model_config = example(source_lang="auto", target_lang="pt", text_list=["A cat.", "A dog."])
 
     source_lang: str = Field("auto", description="Language code, or `auto`.")
@@ -41,15 +39,11 @@ class ImmeRequest(Parameters):
 
 
 class ImmeTranslation(BaseModel):
-    """The translation of one text."""
-
     detected_source_lang: str = Field(description="Language code.")
     text: str
 
 
 class ImmeResponse(BaseModel):
-    """The translations, in the order of the texts."""
-
     translations: list[ImmeTranslation]
 
 
@@ -84,15 +78,11 @@ class KissRequest(Parameters):
 
 
 class KissTranslation(BaseModel):
-    """The translation of one text."""
-
     text: str
     src: str = Field(description="Code of the source language.")
 
 
 class KissBatch(BaseModel):
-    """The translations of `texts`, in their order."""
-
     translations: list[KissTranslation]
 
 
@@ -123,8 +113,6 @@ class HcfyRequest(Parameters):
 
 
 class HcfyResponse(BaseModel):
-    """The translation."""
-
     text: str = Field(description="Text of the request.")
     from_: str = Field(alias="from", description="Source language.")
     to: str = Field(description="Target language, one of `destination`.")

@@ -70,8 +70,6 @@ class GoogleFault(BaseModel):
 
 
 class GoogleError(BaseModel):
-    """The content of an error body."""
-
     code: int = Field(description="The HTTP status.")
     message: str = Field(description="The fault, with the value, the limit and the remedy.")
     errors: list[GoogleFault]
@@ -79,8 +77,6 @@ class GoogleError(BaseModel):
 
 
 class GoogleErrorBody(BaseModel):
-    """The body of errors under /language/translate/."""
-
     error: GoogleError
 
 
@@ -98,8 +94,6 @@ KEY: Any = Field(None, description="Key, if the server has keys and no header ha
 
 
 class GoogleDetectRequest(Parameters):
-    """The parameters of `/language/translate/v2/detect`."""
-
     model_config = example(q=["The cat sat on the mat."])
 
     q: str | ListOf[str] = Field(
@@ -110,8 +104,6 @@ class GoogleDetectRequest(Parameters):
 
 
 class GoogleTranslateRequest(GoogleDetectRequest):
-    """The parameters of `/language/translate/v2`."""
-
     model_config = example(q=["The cat sat on the mat."], target="pt", format="text")
 
     target: str = Field(description="Language code.")
@@ -127,61 +119,43 @@ class GoogleTranslateRequest(GoogleDetectRequest):
 
 
 class GoogleTranslation(BaseModel):
-    """The translation of one text."""
-
     translatedText: str
     detectedSourceLanguage: str | None = Field(None, description="Present if `source` was absent.")
     model: str | None = Field(None, description="Present if `model` was given.")
 
 
 class GoogleTranslations(BaseModel):
-    """The translations, in the order of the texts."""
-
     translations: list[GoogleTranslation]
 
 
 class GoogleTranslateResponse(BaseModel):
-    """The response of `/language/translate/v2`."""
-
     data: GoogleTranslations
 
 
 class GoogleDetection(BaseModel):
-    """The language of one text."""
-
     language: str = Field(description="Language code; `und` if no language is detected.")
     isReliable: bool = Field(description="Whether `confidence` is above 0.5.")
     confidence: float = Field(description="Confidence from 0 to 1.")
 
 
 class GoogleDetections(BaseModel):
-    """A list with one entry for each text."""
-
     detections: list[list[GoogleDetection]]
 
 
 class GoogleDetectResponse(BaseModel):
-    """The response of `/language/translate/v2/detect`."""
-
     data: GoogleDetections
 
 
 class GoogleLanguage(BaseModel):
-    """A language that can be translated from or to."""
-
     language: str
     name: str | None = Field(None, description="Present if `target` was given.")
 
 
 class GoogleLanguages(BaseModel):
-    """All languages, in the order of their codes."""
-
     languages: list[GoogleLanguage]
 
 
 class GoogleLanguagesResponse(BaseModel):
-    """The response of `/language/translate/v2/languages`."""
-
     data: GoogleLanguages
 
 

@@ -39,8 +39,6 @@ LATEST = ":latest"
 
 
 class OllamaErrorBody(BaseModel):
-    """The body of errors of the routes under /api/."""
-
     model_config = example(error="there is no model a that embeds; there are all-MiniLM-L6-v2")
 
     error: str = Field(description="The fault, with the value, the limit and the remedy.")
@@ -72,8 +70,6 @@ class OllamaEmbedRequest(EmbedParameters):
 
 
 class OllamaEmbedResponse(BaseModel):
-    """One vector for each input, in the order of the inputs."""
-
     model: str
     embeddings: list[list[float]]
     total_duration: int = Field(description="Time until the vectors were computed, in ns.")
@@ -91,8 +87,6 @@ class OllamaPromptRequest(Parameters):
 
 
 class OllamaPromptResponse(BaseModel):
-    """The vector of the text."""
-
     embedding: list[float]
 
 
@@ -142,8 +136,6 @@ class OllamaDetails(BaseModel):
 
 
 class OllamaModel(BaseModel):
-    """An embedding model."""
-
     name: str
     model: str
     modified_at: datetime = Field(description="Start of the server.")
@@ -153,14 +145,10 @@ class OllamaModel(BaseModel):
 
 
 class OllamaTags(BaseModel):
-    """The response of `GET /api/tags`."""
-
     models: list[OllamaModel]
 
 
 class OllamaShowRequest(Parameters):
-    """The body of `POST /api/show`."""
-
     model_config = example(model="all-MiniLM-L6-v2")
 
     model: TaggedName = Field(None, description="Name as in /api/tags.")
@@ -168,8 +156,6 @@ class OllamaShowRequest(Parameters):
 
 
 class OllamaShow(BaseModel):
-    """The response of `POST /api/show`."""
-
     modified_at: datetime
     details: OllamaDetails
     model_info: dict[str, int | str] = Field(description="Sizes of the model.")
@@ -177,8 +163,6 @@ class OllamaShow(BaseModel):
 
 
 class OllamaVersion(BaseModel):
-    """The response of `GET /api/version`."""
-
     version: str
 
 

@@ -34,8 +34,6 @@ RAW_SCORES: Any = Field(
 
 
 class DocumentsRequest(ScoreParameters):
-    """The body of `POST /v1/rerank` and `/v2/rerank`."""
-
     model_config = example(
         query="Where did the cat sit?",
         documents=["The train is late.", "The cat sat on the mat."],
@@ -76,14 +74,10 @@ class DocumentsRequest(ScoreParameters):
 
 
 class RankedText(BaseModel):
-    """The text of a ranked document."""
-
     text: str
 
 
 class RankedDocument(BaseModel):
-    """The score of one document."""
-
     index: int = Field(description="Index of the document in the request.")
     relevance_score: float
     document: RankedText | dict[str, Any] | None = Field(
@@ -92,8 +86,6 @@ class RankedDocument(BaseModel):
 
 
 class DocumentsResponse(BaseModel):
-    """The documents, best first."""
-
     id: str
     model: str
     results: list[RankedDocument]

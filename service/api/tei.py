@@ -170,8 +170,6 @@ def check_pair(value: Any, info: ValidationInfo) -> Any:
 
 
 class SimilarityRequest(Parameters):
-    """The body of `POST /similarity`, in TEI's shape."""
-
     model_config = example(
         inputs={
             "source_sentence": "The cat sat on the mat.",
@@ -236,8 +234,6 @@ async def similarity(request: Request) -> Response:
 
 
 class RerankRequest(ScoreParameters):
-    """The body of `POST /rerank`, in TEI's shape."""
-
     model_config = example(
         query="Where did the cat sit?", texts=["The train is late.", "The cat sat on the mat."]
     )
@@ -253,8 +249,6 @@ class RerankRequest(ScoreParameters):
 
 
 class Rank(BaseModel):
-    """The score of one text."""
-
     index: int = Field(description="Index of the text in the request.")
     score: float = Field(description="Relevance of the text to the query.")
     text: str | None = Field(
@@ -285,8 +279,6 @@ def is_texts(value: Any) -> bool:
 
 
 class PredictRequest(ScoreParameters):
-    """The body of `POST /predict`, in TEI's shape."""
-
     model_config = example(inputs=["Where did the cat sit?", "On the mat."])
 
     inputs: Annotated[
@@ -308,8 +300,6 @@ class PredictRequest(ScoreParameters):
 
 
 class Prediction(BaseModel):
-    """The score of one label."""
-
     score: float = Field(description="Score of the label.")
     label: str = Field(description="Name of the label in the model's config.")
 
@@ -382,8 +372,6 @@ READER: Any = Field(
 
 
 class TokenizeRequest(Parameters):
-    """The body of a request to `POST /tokenize`."""
-
     model_config = example(inputs="The cat sat.")
 
     inputs: Annotated[str | ListOf[str], BeforeValidator(check_text)] = Field(
@@ -397,8 +385,6 @@ class TokenizeRequest(Parameters):
 
 
 class TokenBody(BaseModel):
-    """One token of a text."""
-
     id: int = Field(description="Id in the vocabulary.")
     text: str = Field(description="Text of the token, or the name of a special token.")
     special: bool = Field(description="Whether the token is special and not text.")
@@ -427,8 +413,6 @@ Ids = Annotated[
 
 
 class DecodeRequest(Parameters):
-    """The body of a request to `POST /decode`."""
-
     model_config = example(ids=[101, 4937, 102])
 
     ids: Ids = Field(description="Token ids, or a list of lists of token ids.")
@@ -473,14 +457,10 @@ async def decode(request: Request) -> Response:
 
 
 class EmbeddingType(BaseModel):
-    """The type of an embedding model."""
-
     pooling: str = Field(description="How the vectors of tokens are joined into one vector.")
 
 
 class RerankerType(BaseModel):
-    """The type of a cross-encoder."""
-
     id2label: dict[str, str]
     label2id: dict[str, int]
 

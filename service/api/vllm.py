@@ -68,16 +68,12 @@ def as_list(given: str | list[str]) -> list[str]:
 
 
 class PairScore(BaseModel):
-    """The score of one pair."""
-
     index: int
     object: Literal["score"] = "score"
     score: float
 
 
 class ScoreResponse(BaseModel):
-    """One score for each pair, in the order of the pairs."""
-
     id: str
     object: Literal["list"] = "list"
     created: int = Field(description="Start of the server, in Unix seconds.")
@@ -87,16 +83,12 @@ class ScoreResponse(BaseModel):
 
 
 class PooledBody(BaseModel):
-    """The vector of one input."""
-
     object: Literal["pooling"] = "pooling"
     index: int
     data: list[float] | str = Field(description="Numbers, or one base64 text.")
 
 
 class PoolingResponse(BaseModel):
-    """One vector for each input, in the order of the inputs."""
-
     object: Literal["list"] = "list"
     data: list[PooledBody]
     model: str

@@ -32,8 +32,6 @@ class WeaviateConfig(Parameters):
 
 
 class WeaviateRequest(Parameters):
-    """The body of `POST /vectors`."""
-
     model_config = example(text="The cat sat on the mat.")
 
     text: str = Field(description="The text.")
@@ -41,8 +39,6 @@ class WeaviateRequest(Parameters):
 
 
 class WeaviateResponse(BaseModel):
-    """The vector of the text."""
-
     text: str
     vector: list[float]
     dim: int = Field(description="Number of values of the vector.")

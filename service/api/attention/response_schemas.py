@@ -130,8 +130,6 @@ class BertvizItem(BaseModel):
 
 
 class BertvizResponse(BaseModel):
-    """Response with `format` bertviz."""
-
     items: list[BertvizItem]
 
 

@@ -34,8 +34,6 @@ PARAMETERS = {
 
 
 class AzureError(BaseModel):
-    """The content of an error body."""
-
     code: int = Field(
         description="Azure's code of the fault. Without a code of its own, it is the status and "
         "three zeros."

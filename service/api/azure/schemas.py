@@ -13,8 +13,6 @@ from service.tasks.parameters import ListOf, Parameters, example, refuse
 
 
 class AzureText(BaseModel):
-    """One text of a body."""
-
     model_config = example(Text="The cat sat on the mat.")
 
     text: str = Field(alias="Text", description="The text. `text` is accepted too.")
@@ -60,8 +58,6 @@ class AzureRequest(Parameters):
 
 
 class AzureTranslateRequest(AzureRequest):
-    """The parameters of `POST /translate`."""
-
     to: Annotated[ListOf[str], BeforeValidator(_as_codes)] = Field(
         description="Language codes, repeated or separated by commas."
     )
@@ -85,8 +81,6 @@ class AzureTranslateRequest(AzureRequest):
 
 
 class AzureBreakRequest(AzureRequest):
-    """The parameters of `POST /breaksentence`."""
-
     language: str | None = Field(
         None, description="Language code. If absent, the language of each text is detected."
     )
@@ -94,15 +88,11 @@ class AzureBreakRequest(AzureRequest):
 
 
 class AzureDetected(BaseModel):
-    """The detected language of a text."""
-
     language: str = Field(description="Language code.")
     score: float = Field(description="Confidence from 0 to 1.")
 
 
 class AzureAlignment(BaseModel):
-    """The alignment of the words of a text."""
-
     proj: str = Field(
         description="Pairs of words, such as `0:2-0:1 4:6-3:6`: first and last place of the source "
         "word, and of the target word, in UTF-16 code units. Empty if there is no alignment."
@@ -126,8 +116,6 @@ class AzureTranslation(BaseModel):
 
 
 class AzureTranslations(BaseModel):
-    """The translations of one text, in the order of `to`."""
-
     detectedLanguage: AzureDetected | None = Field(
         None, description="Present if `from` was absent."
     )
@@ -148,8 +136,6 @@ class AzureDetection(AzureCandidate):
 
 
 class AzureSentences(BaseModel):
-    """The sentences of one text."""
-
     sentLen: list[int] = Field(
         description="Length of each sentence in UTF-16 code units, with the white space after it."
     )
@@ -159,8 +145,6 @@ class AzureSentences(BaseModel):
 
 
 class AzureLanguage(BaseModel):
-    """A language that can be translated from or to."""
-
     name: str = Field(description="Name in the language of Accept-Language.")
     nativeName: str = Field(description="Name in the language itself.")
     dir: Literal["ltr", "rtl"] = Field(description="Direction of writing.")

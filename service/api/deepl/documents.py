@@ -51,8 +51,6 @@ class FileField(Parameters):
 
 
 class DocumentRequest(TranslationFields, FileField):
-    """The fields of `POST /v2/document`, a multipart form."""
-
     filename: str | None = Field(
         None, description="Name of the document, in place of the name of the uploaded file."
     )
@@ -69,8 +67,6 @@ class DocumentHandle(BaseModel):
 
 
 class DocumentKeyRequest(KeyOnly):
-    """The body of `POST /v2/document/{id}` and `POST /v2/document/{id}/result`: JSON or a form."""
-
     document_key: str = Field(description="The key that the upload returned.")
 
 

@@ -27,16 +27,12 @@ REGIONS = {"en": ("en-GB", "en-US"), "pt": ("pt-BR", "pt-PT")}
 
 
 class LanguagesRequest(KeyOnly):
-    """The parameters of `GET` or `POST /v2/languages`, in the query, as JSON or as a form."""
-
     type: Literal["source", "target"] = Field(
         "source", description="Which languages to list: `source` or `target`."
     )
 
 
 class ResourceRequest(KeyOnly):
-    """The parameters of `GET /v3/languages`."""
-
     resource: Literal[
         "translate_text",
         "translate_document",
@@ -52,8 +48,6 @@ class ResourceRequest(KeyOnly):
 
 
 class DeepLLanguage(BaseModel):
-    """One language in the response of `/v2/languages`."""
-
     language: str = Field(description="Language code in upper case.")
     name: str = Field(description="Name in English.")
     supports_formality: bool | None = Field(
@@ -127,14 +121,10 @@ RESOURCES: dict[str, dict[str, dict[str, bool]]] = {
 
 
 class LanguageFeature(BaseModel):
-    """Whether a feature works for a language."""
-
     status: str = Field(description="Always `stable`.")
 
 
 class ResourceLanguage(BaseModel):
-    """One language in the response of `/v3/languages`."""
-
     lang: str = Field(description="Language code, such as `pt` or `pt-BR`.")
     name: str = Field(description="Name in English.")
     usable_as_source: bool
@@ -152,8 +142,6 @@ class ResourceFeature(BaseModel):
 
 
 class LanguageResource(BaseModel):
-    """One resource in the response of `/v3/languages/resources`."""
-
     name: str
     features: list[ResourceFeature]
 

@@ -109,8 +109,6 @@ class TranslationFields(KeyOnly):
 
 
 class DeepLRequest(TranslationFields):
-    """The body of `POST /v2/translate`, as JSON or as a form."""
-
     model_config = example(text=["The cat sat on the mat."], target_lang="PT-BR")
 
     text: str | ListOf[str] = Field(
@@ -181,8 +179,6 @@ class DeepLTranslation(BaseModel):
 
 
 class DeepLResponse(BaseModel):
-    """The translations, in the order of the texts."""
-
     translations: list[DeepLTranslation]
 
 
@@ -192,8 +188,6 @@ FORM_FIELD = re.compile(
 
 
 class DictionaryLanguages(Parameters):
-    """The languages of a dictionary."""
-
     source_lang: str = Field(
         description="Language code of the source terms. A region in it is ignored."
     )
@@ -220,8 +214,6 @@ class DictionaryRequest(KeyOnly, DictionaryFields):
 
 
 class GlossaryRequest(DictionaryRequest):
-    """The body of `POST /v2/glossaries`: a glossary with one dictionary."""
-
     name: str = Field(description="Name of the glossary.")
 
 
@@ -249,8 +241,6 @@ class DictionaryList(KeyOnly):
 
 
 class GlossariesRequest(DictionaryList):
-    """The body of `POST /v3/glossaries`: a glossary with any number of dictionaries."""
-
     name: str = Field(description="Name of the glossary.")
     dictionaries: ListOf[DictionaryFields] = Field(
         default_factory=list, description="The dictionaries; they can be added later."
@@ -269,21 +259,15 @@ class GlossaryChange(DictionaryList):
 
 
 class LanguagePair(BaseModel):
-    """A pair of languages that a dictionary may have."""
-
     source_lang: str
     target_lang: str
 
 
 class LanguagePairs(BaseModel):
-    """The pairs of languages that dictionaries may have."""
-
     supported_languages: list[LanguagePair]
 
 
 class GlossaryBody(LanguagePair):
-    """A glossary with one dictionary, without its entries."""
-
     entry_count: int
     glossary_id: str
     name: str
@@ -298,8 +282,6 @@ class GlossaryList(BaseModel):
 
 
 class MultilingualGlossaryList(BaseModel):
-    """All glossaries, from the oldest to the newest."""
-
     glossaries: list[Glossary]
 
 
@@ -311,6 +293,4 @@ class DictionaryEntries(LanguagePair):
 
 
 class GlossaryEntries(BaseModel):
-    """The entries of the requested dictionary."""
-
     dictionaries: list[DictionaryEntries]

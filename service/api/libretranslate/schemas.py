@@ -60,8 +60,6 @@ class TranslateRequest(Parameters):
 
 
 class DetectedLanguage(BaseModel):
-    """A language that was detected in a text."""
-
     confidence: float = Field(description="Confidence from 0 to 100.")
     language: str = Field(description="Language code.")
     unserved: str | None = Field(
@@ -106,8 +104,6 @@ class TranslateResponse(BaseModel):
 
 
 class DetectRequest(Parameters):
-    """The parameters of `POST /detect`."""
-
     q: str | ListOf[str] = Field(
         description="Text, or list of texts, in one language.", json_schema_extra=not_empty
     )
@@ -115,8 +111,6 @@ class DetectRequest(Parameters):
 
 
 class SuggestRequest(Parameters):
-    """The parameters of `POST /suggest`."""
-
     model_config = example(q="Good morning.", s="Bom dia.", source="en", target="pt")
 
     q: str = Field(description="Text that was translated.")
@@ -127,14 +121,10 @@ class SuggestRequest(Parameters):
 
 
 class SuggestResponse(BaseModel):
-    """The response after a suggestion has been stored."""
-
     success: bool
 
 
 class TranslateFileRequest(Parameters):
-    """The fields of `POST /translate_file`, a multipart form."""
-
     file: UploadedFile
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
@@ -143,14 +133,10 @@ class TranslateFileRequest(Parameters):
 
 
 class TranslateFileResponse(BaseModel):
-    """The address of a translated document."""
-
     translatedFileUrl: str = Field(description="Address of the download. It expires.")
 
 
 class Language(BaseModel):
-    """A source language, and the languages that it can be translated to."""
-
     code: str
     name: str = Field(description="Name in the language of Accept-Language.")
     targets: list[str] = Field(
@@ -159,15 +145,11 @@ class Language(BaseModel):
 
 
 class LanguageChoice(BaseModel):
-    """A language that a form offers first."""
-
     code: str
     name: str
 
 
 class DefaultLanguages(BaseModel):
-    """The languages that a form offers first."""
-
     source: LanguageChoice
     target: LanguageChoice
 

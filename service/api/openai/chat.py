@@ -69,8 +69,6 @@ class ContentPart(Parameters):
 
 
 class ChatMessage(Parameters):
-    """A message of a chat."""
-
     role: str = Field(description="`user`, `system`, `developer` or `assistant`.")
     content: str | ListOf[ContentPart] = Field("", description="Text, or list of parts.")
 
@@ -87,8 +85,6 @@ class ChatMessage(Parameters):
 
 
 class StreamOptions(Parameters):
-    """Options of a stream."""
-
     include_usage: bool = Field(False, description="Send the numbers of tokens before the end.")
 
 
@@ -119,16 +115,12 @@ class ChatRequest(Parameters):
 
 
 class AnswerMessage(BaseModel):
-    """The translation."""
-
     role: Literal["assistant"] = "assistant"
     content: str
     refusal: None = None
 
 
 class Choice(BaseModel):
-    """The reply."""
-
     index: Literal[0] = 0
     message: AnswerMessage
     finish_reason: Literal["stop"] = "stop"
@@ -144,8 +136,6 @@ class ChatUsage(BaseModel):
 
 
 class ChatResponse(BaseModel):
-    """The translation, in OpenAI's shape."""
-
     id: str
     object: Literal["chat.completion"] = "chat.completion"
     created: int = Field(description="Time of the reply, in Unix seconds.")

@@ -84,8 +84,6 @@ class EmbeddingsRequest(EmbedParameters):
 
 
 class EmbeddingBody(BaseModel):
-    """The vector of one input."""
-
     object: Literal["embedding"] = "embedding"
     index: int = Field(description="Index of the input.")
     embedding: list[float] | str = Field(description="Numbers, or one base64 text.")
@@ -106,8 +104,6 @@ def usage_of(num_tokens: int) -> dict[str, int]:
 
 
 class EmbeddingsResponse(BaseModel):
-    """One vector for each input, in the order of the inputs."""
-
     object: Literal["list"] = "list"
     data: list[EmbeddingBody]
     model: str

@@ -41,8 +41,6 @@ STATUSES: Statuses = {**KEYS_401, RequestTooLargeError: 400}
 
 
 class OpenAIError(BaseModel):
-    """The content of an error body."""
-
     message: str = Field(description="The fault, with the value, the limit and the remedy.")
     type: str = Field(
         description="The kind of error. With status 429, the limit that was reached: `requests`, "

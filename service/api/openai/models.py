@@ -37,8 +37,6 @@ router = APIRouter(tags=["models"])
 
 
 class AttentionSizeBody(BaseModel):
-    """The numbers of layers and heads of one kind of attention of a model."""
-
     layers: int
     heads: int = Field(description="Number of heads of each layer.")
 
@@ -112,8 +110,6 @@ class EmbedderBody(ServedBody):
 
 
 class OtherBody(ServedBody):
-    """A model that neither translates nor embeds."""
-
     task: str = Field(description="Task that the model was made for.")
 
 
@@ -153,8 +149,6 @@ MAX_PAIRS = 200
 
 
 class ModelList(BaseModel):
-    """The response of `GET /v1/models`."""
-
     object: Literal["list"] = "list"
     data: list[AnyModelBody]
 
@@ -303,8 +297,6 @@ ADMIN_ERRORS = responses_of(OpenAIErrorBody, 400, 401, 403, 404, 409, "4XX", 500
 
 
 class LoadRequest(Parameters):
-    """The body of `POST /v1/models/{id}`."""
-
     model_config = {**example(source="firefox:en-de"), "extra": "forbid"}
 
     source: str = Field(
@@ -314,8 +306,6 @@ class LoadRequest(Parameters):
 
 
 class DeletedModel(BaseModel):
-    """Response of `DELETE /v1/models/{id}`, in OpenAI's shape."""
-
     id: str
     object: Literal["model"] = "model"
     deleted: bool = Field(description="False while the model is still being unloaded.")
