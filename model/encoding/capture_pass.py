@@ -111,10 +111,7 @@ class TextCapturePass(CapturePass):
     """Answers attention queries about some texts."""
 
     def __init__(
-        self,
-        encoder: TextEncoder,
-        jobs: Sequence[AttentionJob],
-        slice_tokens: int = SLICE_TOKENS,
+        self, encoder: TextEncoder, jobs: Sequence[AttentionJob], slice_tokens: int = SLICE_TOKENS
     ) -> None:
         self.encoder = encoder
         for job in jobs:

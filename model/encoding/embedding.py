@@ -18,13 +18,7 @@ from torch import Tensor, nn
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.text_encoder import TextEncoder
 from model.backends.cuda.staging import upload
-from model.backends.encoder_batch import (
-    EncoderBatch,
-    HiddenTexts,
-    begin_batch,
-    pads_on,
-    run_layers,
-)
+from model.backends.encoder_batch import EncoderBatch, HiddenTexts, begin_batch, pads_on, run_layers
 from model.backends.native.text_runner import NativeTextEncoder
 from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
 from model.encoding.sliced_pass import SlicedPass, batches

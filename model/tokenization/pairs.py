@@ -68,10 +68,7 @@ class PairTokenizer:
         return self.tokenizer.encode("", text, self.max_tokens, end)
 
     def pair(
-        self,
-        query: tuple[list[int], bool],
-        text: tuple[list[int], bool],
-        end: End = "right",
+        self, query: tuple[list[int], bool], text: tuple[list[int], bool], end: End = "right"
     ) -> TokenizedPair:
         """Joins a query and a text, both from `encode`.
 

@@ -109,12 +109,7 @@ class CohereEmbedRequest(Parameters):
             raise InvalidRequestError(f"Invalid request: {fault}; send texts", param="texts")
         reading = EmbedParameters.model_validate(DIRECTIONS[self.truncate])
         return EmbedQuery(
-            texts,
-            "texts",
-            reading,
-            self.model,
-            self.output_dimension,
-            purpose=self.input_type,
+            texts, "texts", reading, self.model, self.output_dimension, purpose=self.input_type
         )
 
 

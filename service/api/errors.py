@@ -34,8 +34,7 @@ class ErrorBody(BaseModel):
         description="Id of the request, as in X-Request-Id. Give this id when you report a problem."
     )
     details: str | None = Field(
-        None,
-        description="The value, the limit and the remedy. Absent if `error` has them already.",
+        None, description="The value, the limit and the remedy. Absent if `error` has them already."
     )
 
     model_config = example(

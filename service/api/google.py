@@ -20,12 +20,7 @@ from service.api.errors import responses_of, status_of
 from service.api.request.body import merge, read_fields
 from service.api.request.parameters import FORM, JSON, described, query_parameters
 from service.api.request.reading import read_permitted, unless_disconnected, validated
-from service.api.request.translation import (
-    as_texts,
-    detected,
-    translate_each,
-    translation_request,
-)
+from service.api.request.translation import as_texts, detected, translate_each, translation_request
 from service.api.responses import JSONResponse
 from service.errors import InvalidKeyError, MissingKeyError, ServiceError
 from service.tasks.context import RequestContext

@@ -192,11 +192,7 @@ async def tags(request: Request) -> OllamaTags:
     )
 
 
-@model_routes.post(
-    "/api/show",
-    responses=OLLAMA_ERRORS,
-    **described(OllamaShowRequest, OllamaShow),
-)
+@model_routes.post("/api/show", responses=OLLAMA_ERRORS, **described(OllamaShowRequest, OllamaShow))
 async def show(request: Request) -> OllamaShow:
     """Returns one embedding model, in Ollama's form."""
     asked = await read_parameters(request, OllamaShowRequest)

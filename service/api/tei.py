@@ -242,8 +242,7 @@ class RerankRequest(ScoreParameters):
         description="Query that the texts are compared with.", json_schema_extra=not_empty
     )
     texts: Annotated[ListOf[str], BeforeValidator(check_list)] = Field(
-        description="Texts to rank. An empty text also gets a score.",
-        json_schema_extra=not_empty,
+        description="Texts to rank. An empty text also gets a score.", json_schema_extra=not_empty
     )
     return_text: bool = Field(False, description="Return each text with its score.")
 
@@ -406,8 +405,7 @@ def as_ids(value: Any, info: ValidationInfo) -> list[list[int]]:
 Ids = Annotated[
     list[list[int]],
     PlainValidator(
-        as_ids,
-        json_schema_input_type=TokenIds | Annotated[list[TokenIds], Field(min_length=1)],
+        as_ids, json_schema_input_type=TokenIds | Annotated[list[TokenIds], Field(min_length=1)]
     ),
 ]
 

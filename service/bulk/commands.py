@@ -16,14 +16,7 @@ from service.bulk.folder import OutputFolder, costs, read_totals
 from service.bulk.formats import OUTPUTS, Columns, find_files
 from service.bulk.job import Job, JobOptions, check_same, plan, restore, touched
 from service.bulk.rows import JobError
-from service.bulk.work import (
-    Cluster,
-    Engine,
-    EngineSpec,
-    compute_here,
-    compute_on_ray,
-    load_ray,
-)
+from service.bulk.work import Cluster, Engine, EngineSpec, compute_here, compute_on_ray, load_ray
 from service.console import read_settings, say, stop
 from service.errors import ServiceError
 from service.files.session import errors_shown, progress_bar
@@ -65,8 +58,7 @@ class Layout:
         int, typer.Option(min=1, help="number of actors, each with its own models")
     ] = 1
     cpus: Annotated[
-        int,
-        typer.Option(min=0, help="cores of each actor; 0 divides this machine's cores equally"),
+        int, typer.Option(min=0, help="cores of each actor; 0 divides this machine's cores equally")
     ] = 0
     gpus: Annotated[int, typer.Option(min=0, help="GPUs of each actor; 0 uses the CPU")] = 0
     address: Annotated[

@@ -106,10 +106,7 @@ async def isolated(rows: Sequence[Row], compute: Compute) -> list[Outcome]:
         if len(rows) == 1:
             return [await _again(rows[0], compute, error)]
     middle = len(rows) // 2
-    return [
-        *await isolated(rows[:middle], compute),
-        *await isolated(rows[middle:], compute),
-    ]
+    return [*await isolated(rows[:middle], compute), *await isolated(rows[middle:], compute)]
 
 
 async def _again(row: Row, compute: Compute, error: ServiceError) -> Outcome:

@@ -233,10 +233,7 @@ def compute_on_ray(
 
         num_machines = sum(node["Alive"] for node in ray.nodes())
         start = ray.remote(
-            num_cpus=spec.cores,
-            num_gpus=cluster.gpus,
-            max_restarts=-1,
-            max_task_retries=MAX_LOSSES,
+            num_cpus=spec.cores, num_gpus=cluster.gpus, max_restarts=-1, max_task_retries=MAX_LOSSES
         )(ShardActor)
         actors = [start.remote(spec) for _ in range(min(cluster.num_actors, len(shards)))]
         pool = ActorPool(actors * SHARDS_AT_ONCE)

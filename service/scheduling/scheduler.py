@@ -165,11 +165,7 @@ class Scheduler:
             self.sharing.forget(model)
 
     def submit(
-        self,
-        items: Sequence[WorkItem],
-        deadline: float,
-        is_first: bool = True,
-        client: str = "",
+        self, items: Sequence[WorkItem], deadline: float, is_first: bool = True, client: str = ""
     ) -> Submission:
         """Queues items; the submission yields the result of each item as the item finishes.
 

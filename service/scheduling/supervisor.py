@@ -241,10 +241,7 @@ class Supervisor:
         link = WorkerLink(name, started.writer, self._placed(self.config, name))
         self.links[link] = started.process
         watchdog = Watchdog(
-            name,
-            started.process,
-            lambda: self.timeout_seconds,
-            lambda: self._expects_message(link),
+            name, started.process, lambda: self.timeout_seconds, lambda: self._expects_message(link)
         )
         watching = asyncio.create_task(watchdog.run())
         try:

@@ -66,8 +66,7 @@ _PART = {
 _APOSTROPHE = re.compile("&(?:#0*39|#[xX]0*27|apos);")
 _TAG_NAME = re.compile(r"(?:<|&lt;)(/?)([\w.:-]+)")
 _XML_TAG = re.compile(  # no two attributes have the same name
-    r"""</?[A-Za-z][\w.-]*+(?:\s+([A-Za-z][\w.-]*+)="[^"<>&]*"(?![^<>]*\s\1=))*+\s*+/?>""",
-    re.ASCII,
+    r"""</?[A-Za-z][\w.-]*+(?:\s+([A-Za-z][\w.-]*+)="[^"<>&]*"(?![^<>]*\s\1=))*+\s*+/?>""", re.ASCII
 )
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")

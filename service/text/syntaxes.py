@@ -422,9 +422,7 @@ PATHS = Group(
             ("Both and/or none, 5 km/h.",),
         ),
         Syntax(
-            "path on a network",
-            r"\\\\\w[\w.$-]*(?:\\[\w.$-]*[\w$])+",
-            (r"Open ⟦\\server\share⟧.",),
+            "path on a network", r"\\\\\w[\w.$-]*(?:\\[\w.$-]*[\w$])+", (r"Open ⟦\\server\share⟧.",)
         ),
     ),
 )

@@ -65,10 +65,7 @@ def folded(text: str, unknown: Collection[str], keeps_length: bool) -> str:
     end = 0
     for dash in _TIGHT.finditer(text):
         spaced = f" {dash[0].translate(table)} "
-        parts += (
-            text[end : dash.start()].translate(table),
-            dash[0] if keeps_length else spaced,
-        )
+        parts += (text[end : dash.start()].translate(table), dash[0] if keeps_length else spaced)
         end = dash.end()
     return "".join([*parts, text[end:].translate(table)])
 

@@ -173,9 +173,7 @@ QUANTITIES = Group(
 )
 
 FOOTNOTES = Group(
-    "",
-    {},
-    (Syntax("mark of a footnote", rf"[{SCRIPTS}]++", ("the theory⟦¹⟧ says",)),),
+    "", {}, (Syntax("mark of a footnote", rf"[{SCRIPTS}]++", ("the theory⟦¹⟧ says",)),)
 )
 
 # The lookaheads of the groups leave out, at most places of a text, rows that cannot begin there.

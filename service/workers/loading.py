@@ -28,14 +28,7 @@ from model.engine.engine import Engine
 from model.errors import ModelError
 from model.precision import select_device
 from model.sequence import Sequence as SourceSequence
-from service.items import (
-    ATTENTION,
-    EMBED,
-    RERANK,
-    TRANSLATE,
-    EmbeddingItem,
-    batch_tokens,
-)
+from service.items import ATTENTION, EMBED, RERANK, TRANSLATE, EmbeddingItem, batch_tokens
 from service.workers.device_memory import held_bytes, is_out_of_memory
 from service.workers.executors import Batch
 from service.workers.messages import Load, LoadFailed, Resident, WorkerConfig

@@ -24,12 +24,7 @@ from model.precision import select_device
 from model.sequence import BatchStats
 from service import logs
 from service.ipc.channel import Channel
-from service.ipc.machine import (
-    WORKER_SLICE_SECONDS,
-    freeze_heap,
-    require_linux,
-    set_time_slice,
-)
+from service.ipc.machine import WORKER_SLICE_SECONDS, freeze_heap, require_linux, set_time_slice
 from service.items import Done, Failed
 from service.logs import LogFormat
 from service.workers.background_load import BackgroundLoads, Outcome, load_timed

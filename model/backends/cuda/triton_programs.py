@@ -141,15 +141,7 @@ def embed_kernel(
 
 @triton.jit
 def add_norm_kernel(
-    x,
-    y,
-    weight,
-    bias,
-    total,
-    normed,
-    epsilon,
-    width: tl.constexpr,
-    padded_width: tl.constexpr,
+    x, y, weight, bias, total, normed, epsilon, width: tl.constexpr, padded_width: tl.constexpr
 ):
     """Computes the sum of two vectors, and its layer norm, for one row."""
     row = tl.program_id(0).to(tl.int64)

@@ -26,13 +26,7 @@ from model.checkpoints.formats.files import (
     revision_of,
     unsupported,
 )
-from model.config import (
-    DenseConfig,
-    EmbeddingConfig,
-    NormalizeConfig,
-    Pooling,
-    TextEncoderConfig,
-)
+from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling, TextEncoderConfig
 from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
 from model.tokenization.text import TextTokenizer
 

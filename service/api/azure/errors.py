@@ -13,10 +13,7 @@ from service.errors import QuotaExceededError, RequestTooLargeError, ServiceErro
 from service.tasks.context import RequestContext
 from service.tasks.parameters import example
 
-TYPES: dict[type[ServiceError], int] = {
-    QuotaExceededError: 403001,
-    RequestTooLargeError: 400077,
-}
+TYPES: dict[type[ServiceError], int] = {QuotaExceededError: 403001, RequestTooLargeError: 400077}
 """Codes of errors that have one of their own, whatever parameter is at fault."""
 
 PARAMETERS = {

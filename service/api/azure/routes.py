@@ -30,12 +30,7 @@ from service.api.keys import given_key
 from service.api.request.body import merge, parse_json, read_body
 from service.api.request.parameters import AcceptLanguage
 from service.api.request.reading import read_permitted, unless_disconnected, validated
-from service.api.request.translation import (
-    as_texts,
-    detected,
-    translate_each,
-    translation_request,
-)
+from service.api.request.translation import as_texts, detected, translate_each, translation_request
 from service.api.responses import JSONResponse
 from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
 from service.models.catalog import Catalog

@@ -16,11 +16,7 @@ from service.api.errors import responses_of
 from service.api.middleware import ended
 from service.api.request.parameters import FORM, JSON, MULTIPART, Upload, UploadedFile, described
 from service.api.request.reading import read_parameters, read_upload, unless_disconnected
-from service.api.request.translation import (
-    download,
-    enabled,
-    open_job,
-)
+from service.api.request.translation import download, enabled, open_job
 from service.api.responses import JSONResponse
 from service.documents.base import DocumentError
 from service.documents.formats import extension_of, format_of

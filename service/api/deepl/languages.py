@@ -13,12 +13,7 @@ from service.api.request.parameters import FORM, JSON, described, query_paramete
 from service.api.request.reading import read_parameters
 from service.api.responses import JSONResponse
 from service.models.catalog import Catalog
-from service.text.language_codes import (
-    base_language,
-    display_name,
-    match_language,
-    normalize_code,
-)
+from service.text.language_codes import base_language, display_name, match_language, normalize_code
 
 router = APIRouter(tags=["deepl"], responses=DEEPL_ERRORS)
 

@@ -71,10 +71,7 @@ async def resolve(body: DeepLRequest, texts: list[str], services: Services) -> T
 
 
 def response_body(
-    body: DeepLRequest,
-    wanted: TranslationRequest,
-    results: list[TranslatedText],
-    catalog: Catalog,
+    body: DeepLRequest, wanted: TranslationRequest, results: list[TranslatedText], catalog: Catalog
 ) -> dict[str, Any]:
     translations = []
     for text, result in zip(wanted.texts, results, strict=True):

@@ -157,8 +157,7 @@ class DeepLRequest(TranslationFields):
         default_factory=list, description="XML: elements that are always inside a sentence."
     )
     ignore_tags: Names = Field(
-        default_factory=list,
-        description="XML: elements that are returned without translation.",
+        default_factory=list, description="XML: elements that are returned without translation."
     )
 
 

@@ -106,9 +106,7 @@ async def translate(request: Request) -> Response:
 
 
 @router.post(
-    "/detect",
-    responses=ERRORS,
-    **described(DetectRequest, list[DetectedLanguage], JSON, FORM),
+    "/detect", responses=ERRORS, **described(DetectRequest, list[DetectedLanguage], JSON, FORM)
 )
 async def detect(request: Request) -> Response:
     """Returns up to three served languages in which `q` may be written, most probable first.
@@ -301,11 +299,7 @@ async def download_file(request: Request, name: str) -> Response:
     return download(state, content)
 
 
-@router.post(
-    "/suggest",
-    responses=ERRORS,
-    **described(SuggestRequest, SuggestResponse, JSON, FORM),
-)
+@router.post("/suggest", responses=ERRORS, **described(SuggestRequest, SuggestResponse, JSON, FORM))
 async def suggest(request: Request) -> Response:
     """Stores a suggested translation, which the operator can use to improve the models."""
     services = services_of(request)

@@ -45,8 +45,7 @@ class TranslateRequest(Parameters):
         "as `alternatives` + 1. The default is 1: greedy decoding.",
     )
     split_sentences: bool = Field(
-        True,
-        description="Translate sentence by sentence. If false, each text is one sentence.",
+        True, description="Translate sentence by sentence. If false, each text is one sentence."
     )
     return_scores: bool = Field(
         False, description="Return the log-probability of every sentence and token."

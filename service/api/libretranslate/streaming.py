@@ -34,10 +34,7 @@ def wanted_type(context: HttpContext) -> str | None:
 
 
 def check(body: TranslateRequest) -> None:
-    asked = {
-        "alternatives": body.alternatives,
-        "return_scores": body.return_scores,
-    }
+    asked = {"alternatives": body.alternatives, "return_scores": body.return_scores}
     for name, value in asked.items():
         if value:
             raise InvalidRequestError(

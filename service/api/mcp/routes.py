@@ -22,13 +22,7 @@ from service.api.errors import KEYS_401, responses_of, status_of
 from service.api.request.body import media_type, parse_json, read_body
 from service.api.request.parameters import JSON, described
 from service.api.request.reading import read_permitted, unless_disconnected
-from service.errors import (
-    KINDS,
-    SHOWN_CHARS,
-    InvalidRequestError,
-    NotFoundError,
-    ServiceError,
-)
+from service.errors import KINDS, SHOWN_CHARS, InvalidRequestError, NotFoundError, ServiceError
 from service.metrics.figures import MCP
 from service.tasks.context import RequestContext
 from service.tasks.parameters import example

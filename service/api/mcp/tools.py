@@ -155,8 +155,7 @@ async def models(services: Services, _context: HttpContext, _given: Arguments) -
 
 class EmbedArguments(Arguments):
     texts: Annotated[ListOf[str], BeforeValidator(check_text)] = Field(
-        description=f"Up to {MAX_VECTORS} texts.",
-        json_schema_extra=not_empty,
+        description=f"Up to {MAX_VECTORS} texts.", json_schema_extra=not_empty
     )
     model: ModelName = Field(
         None, description="Name as in `models`; by default the first embedding model."

@@ -97,8 +97,7 @@ class ChatRequest(Parameters):
 
     model: str = Field("", description="A pair such as `en-pt` or `auto-pt`, or any other name.")
     messages: ListOf[ChatMessage] = Field(
-        description="The last message of the role `user` has the text.",
-        json_schema_extra=not_empty,
+        description="The last message of the role `user` has the text.", json_schema_extra=not_empty
     )
     stream: bool = Field(False, description="Send each sentence when it is translated.")
     stream_options: StreamOptions | None = None

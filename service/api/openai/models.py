@@ -21,13 +21,7 @@ from service.api.responses import JSONResponse
 from service.errors import SHOWN_CHARS, ForbiddenError, NotFoundError, UnauthorizedError
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
-from service.models.served import (
-    AnyServed,
-    ModelState,
-    NotLoadedError,
-    ServedEmbedder,
-    ServedModel,
-)
+from service.models.served import AnyServed, ModelState, NotLoadedError, ServedEmbedder, ServedModel
 from service.settings.keys import ADMIN
 from service.tasks.attention.query import default_shift
 from service.tasks.backend import Status
@@ -300,8 +294,7 @@ class LoadRequest(Parameters):
     model_config = {**example(source="firefox:en-de"), "extra": "forbid"}
 
     source: str = Field(
-        min_length=1,
-        description="Reference to a model on the server's disk, as in REGARD_MODELS.",
+        min_length=1, description="Reference to a model on the server's disk, as in REGARD_MODELS."
     )
 
 

@@ -11,12 +11,7 @@ from service.api.context import context_of, services_of
 from service.api.keys import QUERY_FIELDS, given_key, num_characters
 from service.api.request.body import media_type, merge, parse_multipart, read_body, read_fields
 from service.api.request.parameters import MULTIPART, describe
-from service.errors import (
-    ForbiddenError,
-    InvalidKeyError,
-    MissingKeyError,
-    RequestTooLargeError,
-)
+from service.errors import ForbiddenError, InvalidKeyError, MissingKeyError, RequestTooLargeError
 from service.settings.keys import ApiKey
 
 T = TypeVar("T")
@@ -42,8 +37,7 @@ def validated(fields: dict[str, Any], model: type[Model]) -> Model:
 
 
 async def read_permitted(
-    request: Request,
-    read: Callable[[Request, bool], Awaitable[dict[str, Any]]] = read_fields,
+    request: Request, read: Callable[[Request, bool], Awaitable[dict[str, Any]]] = read_fields
 ) -> dict[str, Any]:
     """Returns the fields of a request whose key is valid, for this route, and within its limits.
 

@@ -31,12 +31,7 @@ from service.models.registry.locate import (
     placements_of,
     root_of,
 )
-from service.models.registry.references import (
-    ModelEntry,
-    Source,
-    parse_reference,
-    read_entries,
-)
+from service.models.registry.references import ModelEntry, Source, parse_reference, read_entries
 from service.settings import Settings
 
 ALL_FIREFOX = f"{Source.FIREFOX.value}*"

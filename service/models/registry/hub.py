@@ -30,11 +30,7 @@ from service.models.registry.download import (
     shown,
     status_error,
 )
-from service.models.registry.errors import (
-    DamagedFileError,
-    RegistryError,
-    TransientError,
-)
+from service.models.registry.errors import DamagedFileError, RegistryError, TransientError
 from service.models.registry.files import (
     ModelFile,
     choose_files,

@@ -129,10 +129,7 @@ def resolved(resolve: Callable[[], T]) -> T:
 
 
 def check_size(
-    query: AttentionQuery,
-    lengths: Sequence[tuple[int, int]],
-    top_k: int | None,
-    limit: int,
+    query: AttentionQuery, lengths: Sequence[tuple[int, int]], top_k: int | None, limit: int
 ) -> None:
     """Refuses a request for too many attention values, before any value is computed.
 

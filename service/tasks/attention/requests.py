@@ -104,9 +104,7 @@ def _check_embedded(kinds: Iterable[Kind]) -> None:
 
 
 Numbers = Annotated[
-    Literal["all"] | list[int],
-    Field(json_schema_extra=not_empty),
-    BeforeValidator(_check_numbers),
+    Literal["all"] | list[int], Field(json_schema_extra=not_empty), BeforeValidator(_check_numbers)
 ]
 """Layer numbers or head numbers, or `all`. Negative numbers count from the end."""
 

@@ -106,8 +106,7 @@ TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Several = Annotated[list[str | TokenIds], Field(min_length=1)]
 
 Inputs = Annotated[
-    list[Input],
-    PlainValidator(as_inputs, json_schema_input_type=str | TokenIds | Several),
+    list[Input], PlainValidator(as_inputs, json_schema_input_type=str | TokenIds | Several)
 ]
 
 ModelName = Annotated[str | None, BeforeValidator(check_name)]

@@ -50,10 +50,7 @@ async def complete(sentences: Sequence[Sentence], pipeline: PivotPipeline) -> No
 
 
 async def guard(
-    sentences: Sequence[Sentence],
-    pipeline: PivotPipeline,
-    beam_size: int,
-    short_beam_size: int = 0,
+    sentences: Sequence[Sentence], pipeline: PivotPipeline, beam_size: int, short_beam_size: int = 0
 ) -> None:
     """Decodes sentences again if a guard rejects their translations.
 
