@@ -74,7 +74,7 @@ def _block_commands(page: Path, text: str, following: Block) -> list[Command]:
             pairs[-1] = (command, f"{reply}\n{line[2:]}".lstrip())
         elif line.strip():
             pairs.append((line, ""))
-    if following.language == "json":
+    if following.language == "json" and not pairs[-1][1]:
         pairs[-1] = (pairs[-1][0], following.text)
     return [_command(page, line, reply) for line, reply in pairs]
 
