@@ -8,7 +8,7 @@ with a key: https://cloud.google.com/apis/design/errors.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
@@ -32,6 +32,8 @@ from service.text.detection import Detection
 from service.text.html_text import pieces
 from service.text.language_codes import display_name
 from service.text.markup import Kind
+
+T = TypeVar("T")
 
 PATH = "/language/translate/v2"
 
@@ -85,8 +87,6 @@ def google_shape(error: ServiceError, _context: RequestContext) -> tuple[int, di
 
 GOOGLE_ERRORS = responses_of(GoogleErrorBody, 400, 403, 413, 429, 500, 503, 504)
 
-KEY: Any = Field(None, description="Key, if the server has keys and no header has one.")
-
 
 class GoogleDetectRequest(Parameters):
     model_config = example(q=["The cat sat on the mat."])
@@ -95,7 +95,7 @@ class GoogleDetectRequest(Parameters):
         description="Text, or list of texts; in a query or form, `q` may be repeated.",
         json_schema_extra=not_empty,
     )
-    key: Any = KEY
+    key: Any = Field(None, description="Key, if the server has keys and no header has one.")
 
 
 class GoogleTranslateRequest(GoogleDetectRequest):
@@ -113,6 +113,10 @@ class GoogleTranslateRequest(GoogleDetectRequest):
     )
 
 
+class GoogleData(BaseModel, Generic[T]):
+    data: T
+
+
 class GoogleTranslation(BaseModel):
     translatedText: str
     detectedSourceLanguage: str | None = Field(None, description="Present if `source` was absent.")
@@ -121,10 +125,6 @@ class GoogleTranslation(BaseModel):
 
 class GoogleTranslations(BaseModel):
     translations: list[GoogleTranslation]
-
-
-class GoogleTranslateResponse(BaseModel):
-    data: GoogleTranslations
 
 
 class GoogleDetection(BaseModel):
@@ -137,10 +137,6 @@ class GoogleDetections(BaseModel):
     detections: list[list[GoogleDetection]]
 
 
-class GoogleDetectResponse(BaseModel):
-    data: GoogleDetections
-
-
 class GoogleLanguage(BaseModel):
     language: str
     name: str | None = Field(None, description="Present if `target` was given.")
@@ -150,23 +146,19 @@ class GoogleLanguages(BaseModel):
     languages: list[GoogleLanguage]
 
 
-class GoogleLanguagesResponse(BaseModel):
-    data: GoogleLanguages
-
-
 router = APIRouter(tags=["google"], responses=GOOGLE_ERRORS)
 
 
 @router.get(
     PATH,
     operation_id="google_translate_get",
-    response_model=GoogleTranslateResponse,
+    response_model=GoogleData[GoogleTranslations],
     openapi_extra={"parameters": query_parameters(GoogleTranslateRequest)},
 )
 @router.post(
     PATH,
     operation_id="google_translate_post",
-    **described(GoogleTranslateRequest, GoogleTranslateResponse, JSON, FORM),
+    **described(GoogleTranslateRequest, GoogleData[GoogleTranslations], JSON, FORM),
 )
 async def translate(request: Request) -> Response:
     """Translates a text or a list of texts, in Google's shape."""
@@ -220,13 +212,13 @@ def _with_quotes(texts: Sequence[str]) -> list[str]:
 @router.get(
     f"{PATH}/detect",
     operation_id="google_detect_get",
-    response_model=GoogleDetectResponse,
+    response_model=GoogleData[GoogleDetections],
     openapi_extra={"parameters": query_parameters(GoogleDetectRequest)},
 )
 @router.post(
     f"{PATH}/detect",
     operation_id="google_detect_post",
-    **described(GoogleDetectRequest, GoogleDetectResponse, JSON, FORM),
+    **described(GoogleDetectRequest, GoogleData[GoogleDetections], JSON, FORM),
 )
 async def detect(request: Request) -> Response:
     """Detects the language of each text, in Google's shape."""
@@ -245,7 +237,7 @@ def _detection(found: Detection) -> dict[str, Any]:
 
 @router.get(
     f"{PATH}/languages",
-    response_model=GoogleLanguagesResponse,
+    response_model=GoogleData[GoogleLanguages],
     responses=responses_of(GoogleErrorBody, "4XX"),
 )
 async def languages(request: Request, target: str | None = None) -> Response:

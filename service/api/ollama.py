@@ -162,10 +162,6 @@ class OllamaShow(BaseModel):
     capabilities: list[str] = ["embedding"]
 
 
-class OllamaVersion(BaseModel):
-    version: str
-
-
 async def embedders(request: Request) -> list[EmbedderBody]:
     return [each for each in await shown_models(request) if isinstance(each, EmbedderBody)]
 
@@ -212,9 +208,9 @@ async def show(request: Request) -> OllamaShow:
 
 
 @model_routes.get("/api/version")
-async def version_of_server() -> OllamaVersion:
+async def version_of_server() -> dict[str, str]:
     """Returns the version of Regard."""
-    return OllamaVersion(version=version("regard"))
+    return {"version": version("regard")}
 
 
 DIALECT = Dialect(

@@ -72,7 +72,7 @@ class Catalog:
         self._by_type: dict[type, dict[str, Any]] = {}
         models = list(self.of_type(ServedModel).values())
         self.multilingual = [model for model in models if not model.files.source]
-        self.local = {(m.files.source, m.files.target): m for m in models if m.files.source}
+        self.local = [*(each for each in reversed(models) if each.files.source), *self.multilingual]
         # Of two models of one pair, the model on this server is preferred to the remote one, unless
         # this is marked. Of two models on this server, the later one in `served` is preferred.
         remote = list(self.of_type(ServedRemote).values())
@@ -285,16 +285,13 @@ class Catalog:
         own = self.pairs.get((source, target))
         if isinstance(own, OnDemand):
             return own
-        local = self._local(source, target)
+        able = (
+            model.direction(source, target)
+            for model in self.local
+            if source in model.files.sources and target in model.files.targets
+        )
+        local = next(able, None)
         return own.direction(source, target, local) if isinstance(own, ServedRemote) else local
-
-    def _local(self, source: str, target: str) -> Direction | None:
-        if own := self.local.get((source, target)):
-            return own.direction(source, target)
-        for model in self.multilingual:
-            if source in model.files.sources and target in model.files.targets:
-                return model.direction(source, target)
-        return None
 
 
 def loaded(*legs: Direction | OnDemand) -> tuple[Direction, ...]:
