@@ -1,9 +1,12 @@
 """Small documents in archives: Word, PowerPoint, OpenDocument and e-books."""
 
 import io
+import os
 import re
 from collections.abc import Mapping
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+
+from service.documents.store import Content
 
 DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
@@ -20,6 +23,16 @@ def archive(files: Mapping[str, str | bytes]) -> bytes:
             kind = ZIP_STORED if name == "mimetype" else ZIP_DEFLATED
             file.writestr(name, content, kind)
     return output.getvalue()
+
+
+def content_of(data: bytes) -> Content:
+    descriptor = os.memfd_create("document")
+    os.write(descriptor, data)
+    return Content(descriptor)
+
+
+def bytes_of(content: Content | None) -> bytes | None:
+    return None if content is None else os.pread(content.descriptor, len(content), 0)
 
 
 def members(data: bytes) -> dict[str, bytes]:

@@ -2,7 +2,8 @@
 
 The process runs this module: `python -m service.documents.reader SOCKET MAX_BYTES MAX_SECONDS`,
 where SOCKET is the descriptor of an inherited socket. It forks a child with these limits for each
-request. It ends when a child fails, or when the server closes the socket. It writes no file.
+request. It ends when a child fails, or when the server closes the socket. The socket carries texts
+and the descriptors of documents. The process opens no other file.
 """
 
 import asyncio
@@ -16,15 +17,17 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import Document, read_document
+from service.documents.store import Content
 from service.documents.tagged import plain_text
 from service.errors import fault, stopping
 from service.ipc.processes import module_command
@@ -54,6 +57,8 @@ SAMPLE_CHARS = 4000
 
 # Exit statuses of a child that does not answer.
 CHILD_FAILED, NO_MEMORY = 3, 4
+
+_BEGIN = b"\0"  # the byte that carries the descriptor of a document
 
 # The option PR_SET_PDEATHSIG of prctl.
 _DIE_WITH_PARENT = 1
@@ -87,11 +92,11 @@ class DocumentReader:
         self.process: _Process | None = None
         self.is_closed = False
 
-    async def read(self, name: str, data: bytes) -> ReadDocument:
+    async def read(self, name: str, content: Content) -> ReadDocument:
         """Reads a document, or raises a DocumentError."""
 
         def read(process: _Process) -> ReadDocument:
-            is_html, num_chars, sample, *texts = process.ask([_encoded(name), data])
+            is_html, num_chars, sample, *texts = process.ask(content, [_encoded(name)])
             decoded = [text.decode() for text in texts]
             num_bytes = sum(map(len, texts))
             return ReadDocument(bool(is_html), int(num_chars), sample.decode(), decoded, num_bytes)
@@ -99,16 +104,14 @@ class DocumentReader:
         return await self._run(read)
 
     async def write(
-        self, name: str, data: bytes, translations: Sequence[str], language: str
-    ) -> bytes:
-        """Reads a document again, and returns it with translations of its texts."""
+        self, name: str, content: Content, translations: Iterable[str], language: str
+    ) -> None:
+        """Reads a document again, and replaces it by one with translations of its texts."""
 
-        def write(process: _Process) -> bytes:
-            parts = map(_encoded, (language, *translations))
-            (written,) = process.ask([_encoded(name), data, *parts])
-            return written
+        def write(process: _Process) -> None:
+            process.ask(content, [*map(_encoded, chain((name, language), translations))])
 
-        return await self._run(write)
+        await self._run(write)
 
     def close(self) -> None:
         self.is_closed = True
@@ -152,9 +155,10 @@ class _Process:
             os.setpriority(os.PRIO_PROCESS, self.child.pid, NICENESS)
         self.file = cast(BinaryIO, self.connection.makefile("rb"))
 
-    def ask(self, request: Sequence[bytes]) -> list[bytes]:
+    def ask(self, content: Content, request: Sequence[bytes]) -> list[bytes]:
         """Returns the parts of an answer, or raises a DocumentError."""
         try:
+            socket.send_fds(self.connection, [_BEGIN], [content.descriptor])
             self.connection.sendall(_packed(request))
             kind, *parts = _unpacked(self.file)
         except (OSError, EOFError):
@@ -278,6 +282,20 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
 
+def _answer_one(connection: socket.socket) -> list[bytes]:
+    """Returns the answer to a request. A written document replaces the one that was read."""
+    _, (descriptor,), *_ = socket.recv_fds(connection, len(_BEGIN), 1)
+    name, *rest = _unpacked(connection.makefile("rb"))
+    with open(descriptor, "r+b") as file:
+        file.seek(0)
+        kind, *parts = answer([name, file.read(), *rest])
+        if rest and kind == Answer.DONE:
+            file.seek(0)
+            file.truncate()
+            file.write(parts.pop())
+    return [kind, *parts]
+
+
 def _serve_one(connection: socket.socket, *limits: int) -> None:
     """Answers one request in a child. If the child fails, this process ends with its status."""
     parent = os.getpid()
@@ -289,7 +307,7 @@ def _serve_one(connection: socket.socket, *limits: int) -> None:
             _limit(*limits)
             if os.getppid() != parent:  # the parent has ended before the call of prctl
                 raise ProcessLookupError
-            connection.sendall(_packed(answer(_unpacked(connection.makefile("rb")))))
+            connection.sendall(_packed(_answer_one(connection)))
             status = 0
         except MemoryError:
             status = NO_MEMORY

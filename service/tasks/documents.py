@@ -5,11 +5,11 @@ separately. A long document therefore takes no more room in the queue than a few
 """
 
 import asyncio
-import gc
 import logging
+import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -19,7 +19,7 @@ from model.sequence import DecodingOptions
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import format_of
 from service.documents.reader import DocumentReader, ReadDocument
-from service.documents.store import DocumentState, DocumentStore
+from service.documents.store import Content, DocumentState, DocumentStore
 from service.errors import (
     DeadlineExceededError,
     InvalidRequestError,
@@ -32,6 +32,7 @@ from service.settings import Settings
 from service.state.quota import Quota
 from service.tasks.context import RequestContext
 from service.tasks.grouping import grouped
+from service.tasks.threads import SWITCH_SECONDS
 from service.tasks.translation.translator import TranslationRequest, Translator
 from service.text.glossary import Terms
 
@@ -59,10 +60,6 @@ BYTES_OF_A_TEXT = 200
 
 RETRY_SECONDS = 5
 
-# Garbage is collected COLLECTION_SECONDS after a document of more than COLLECTED_BYTES failed.
-COLLECTED_BYTES = 1024 * 1024
-COLLECTION_SECONDS = 2.0
-
 GREEDY = DecodingOptions()
 
 
@@ -71,7 +68,7 @@ class DocumentJob:
     """A document that is being translated. The time limit begins at `context.started`."""
 
     name: str
-    data: bytes
+    data: Content  # the document, and the translated document after it has been written
     document: ReadDocument
     size: int  # memory that the document and its texts take, in bytes
     source: str | None  # None if the server detects the language
@@ -80,6 +77,7 @@ class DocumentJob:
     state: DocumentState  # that clients see
     terms: Terms | None = None  # None without a glossary or without a `source`
     languages_differ: bool = False  # True refuses a document in the target language
+    num_done: int = 0  # number of translated texts, equal ones counted once
 
 
 def translated_name(name: str, language: str) -> str:
@@ -114,11 +112,13 @@ class DocumentTranslator:
         self.reader = DocumentReader(settings.max_file_bytes)
         self.num_open = self.open_bytes = 0  # of the documents that are being translated
         self.timer: asyncio.TimerHandle | None = None
+        # Threads of the reader's answers, too, let the event loop run often.
+        sys.setswitchinterval(SWITCH_SECONDS)
         # The event loop itself holds only weak references to tasks.
         self.background: set[asyncio.Task[None]] = set()
 
     async def open(
-        self, name: str, data: bytes, source: str | None, target: str, context: RequestContext
+        self, name: str, data: Content, source: str | None, target: str, context: RequestContext
     ) -> DocumentJob:
         """Reads a document and returns its job. The caller must run the job.
 
@@ -160,10 +160,10 @@ class DocumentTranslator:
         state = job.state
         try:
             async with self.quota.spent(job.context.account, state.characters):
-                content = await self._translate(job)
+                await self._translate(job)
                 state.status, state.remaining_seconds = "done", None
                 state.expires = time.time() + self.settings.file_retention_seconds
-                await asyncio.to_thread(self.store.finish, state, content)
+                await asyncio.to_thread(self.store.finish, state, job.data)
             self._sweep_at(state.expires)
         except ServiceError as error:
             self._fail(state, error.joined)
@@ -178,9 +178,8 @@ class DocumentTranslator:
         finally:
             self.num_open -= 1
             self.open_bytes -= job.size
-            if state.status != "done" and job.size > COLLECTED_BYTES:
-                # The tracebacks of a TaskGroup refer to the texts, and to themselves.
-                asyncio.get_running_loop().call_later(COLLECTION_SECONDS, gc.collect)
+            job.document.texts.clear()  # the error of a TaskGroup may still refer to the job
+            job.data.close()
 
     def _keep(self, state: DocumentState) -> None:
         self._save(state)
@@ -224,7 +223,7 @@ class DocumentTranslator:
         state.expires = time.time() + self.settings.file_retention_seconds
         self._keep(state)
 
-    async def _translate(self, job: DocumentJob) -> bytes:
+    async def _translate(self, job: DocumentJob) -> None:
         job.state.status = "translating"
         self._save(job.state)
         source = await self._detect(job) if job.source is None else job.source
@@ -235,22 +234,23 @@ class DocumentTranslator:
             )
         # With the target language as source, the texts stay as they are.
         job.source = source or job.target
-        texts = job.document.texts
-        known: dict[str, str | None] = dict.fromkeys(texts)
         # A text usually has more characters than tokens, so a batch rarely exceeds
         # `max_pending_tokens`.
         batch_chars = min(BATCH_CHARS, self.settings.max_pending_tokens)
-        waiting = deque(grouped(list(known), len, batch_chars))
+        known, waiting = await asyncio.to_thread(_batches, job.document.texts, batch_chars)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(BATCHES_AT_ONCE, len(waiting))):
                     group.create_task(self._translate_batches(job, waiting, known))
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        translations = [known[text] or "" for text in texts]
+        except BaseException as error:
+            # The tracebacks of a TaskGroup refer to themselves, so they outlive their error.
+            known.clear()
+            waiting.clear()
+            raise (error.exceptions[0] if isinstance(error, ExceptionGroup) else error) from None
+        translations = (known[text] or "" for text in job.document.texts)
         write = self.reader.write(job.name, job.data, translations, job.target)
         try:
-            return await self._in_time(job.context, write)
+            await self._in_time(job.context, write)
         except DocumentTooLargeError as error:
             raise RequestTooLargeError(str(error)) from None
         except DocumentError as error:
@@ -285,9 +285,10 @@ class DocumentTranslator:
         while waiting:
             texts = waiting.popleft()
             known.update(zip(texts, await self._translate_batch(job, texts), strict=True))
-            num_done = sum(text is not None for text in known.values())
+            job.num_done += len(texts)
             elapsed = time.perf_counter() - job.context.started
-            job.state.remaining_seconds = 1 + int(elapsed * (len(known) - num_done) / num_done)
+            remaining = len(known) - job.num_done
+            job.state.remaining_seconds = 1 + int(elapsed * remaining / job.num_done)
             self._save(job.state)
 
     async def _translate_batch(self, job: DocumentJob, texts: list[str]) -> list[str]:
@@ -334,6 +335,16 @@ class DocumentTranslator:
             finally:
                 self.batches.discard(context)
                 context.release()
+
+
+def _batches(
+    texts: Sequence[str], batch_chars: int
+) -> tuple[dict[str, str | None], deque[list[str]]]:
+    """Returns the different texts, which have no translations yet, and their batches."""
+    known: dict[str, str | None] = {}
+    for text in texts:  # unlike `dict.fromkeys`, a loop lets the event loop run meanwhile
+        known[text] = None
+    return known, deque(grouped(known, len, batch_chars))
 
 
 def _overloaded(found: str, way_out: str) -> OverloadedError:

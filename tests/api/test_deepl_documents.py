@@ -10,7 +10,7 @@ from service.documents.xml_files import FREE_BYTES
 from service.errors import QuotaExceededError
 from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import AnyServer, Server, assert_error
-from tests.archives import archive
+from tests.archives import archive, content_of
 from tests.workers import Script, until
 
 BOMB = archive({"word/document.xml": bytes(2 * FREE_BYTES)})
@@ -89,9 +89,8 @@ def test_progress_is_reported_and_the_result_is_not_ready(files: Server, script:
 def test_late_document_ends_with_an_error(serve: Serve, script: Script) -> None:
     server = serve(files=True, file_timeout_seconds=2)
     script.may_finish.clear()
-    server.run(
-        server.documents.reader.read("a.txt", b"Hi.")
-    )  # its start takes some of the two seconds
+    # The start of the process that reads documents takes some of the two seconds.
+    server.run(server.documents.reader.read("a.txt", content_of(b"Hi.")))
     handle = Handle(server, "a.txt", TEXT)
     status = handle.until_over()
     assert status["status"] == "error"

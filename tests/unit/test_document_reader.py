@@ -24,7 +24,7 @@ from service.documents.reader import DocumentReader
 from service.documents.store import DocumentState, DocumentStore
 from service.errors import UnavailableError
 from service.tasks.documents import translated_name
-from tests.archives import docx, run, upper
+from tests.archives import bytes_of, content_of, docx, run, upper
 from tests.unit.test_document_mutations import DOCUMENTS
 from tests.workers import LIMIT_SECONDS
 
@@ -55,7 +55,7 @@ def reader(seconds: int) -> AbstractAsyncContextManager[DocumentReader]:
 
 
 async def assert_reads(reader: DocumentReader) -> None:
-    assert (await reader.read("a.txt", b"Hello.")).texts == ["Hello."]
+    assert (await reader.read("a.txt", content_of(b"Hello."))).texts == ["Hello."]
 
 
 async def child_of(reader: DocumentReader) -> int:
@@ -77,14 +77,17 @@ async def until_gone(pid: int) -> None:
 async def test_process_gives_the_same_as_the_format(reader: DocumentReader) -> None:
     for suffix in FORMATS:
         name, data = f"a{suffix}", DOCUMENTS[suffix]
+        content = content_of(data)
         document = read_document(name, data)
         texts = document.texts()
         translations = [*map(upper, texts)]
-        found = await reader.read(name, data)
+        found = await reader.read(name, content)
         assert (found.texts, found.is_html) == (texts, document.is_html), suffix
         assert found.num_chars >= len(found.sample.replace("\n", "")) > 0, suffix
         assert "<" not in found.sample, suffix
-        written = await reader.write(name, data, translations, "pt")
+        await reader.write(name, content, translations, "pt")
+        written = bytes_of(content)
+        assert written
         expected = read_document(name, document.write(translations, "pt")).texts()
         assert read_document(name, written).texts() == expected, suffix
 
@@ -95,16 +98,16 @@ async def test_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     async with opened(60) as reader:
         for name, data in (("a.html", HTML), ("a.docx", docx(f"<w:p>{run('a')}</w:p>" * 40_000))):
             with pytest.raises(DocumentTooLargeError, match=f"{MAX_BYTES} bytes of memory.*split"):
-                await reader.read(name, data)
+                await reader.read(name, content_of(data))
             await assert_reads(reader)
         with pytest.raises(DocumentTooLargeError, match="of memory"):
-            await reader.write("a.txt", b"Hello.", ["a" * 2 * MAX_BYTES], "pt")
+            await reader.write("a.txt", content_of(b"Hello."), ["a" * 2 * MAX_BYTES], "pt")
 
 
 @pytest.mark.parametrize("seconds", [1])
 async def test_too_much_time_is_refused(reader: DocumentReader) -> None:
     with pytest.raises(DocumentTooLargeError, match="1 s of processor time; split it"):
-        await reader.read("a.html", HTML)
+        await reader.read("a.html", content_of(HTML))
     await assert_reads(reader)
 
 
@@ -118,7 +121,7 @@ async def test_too_much_time_is_refused(reader: DocumentReader) -> None:
 async def test_killed_child_costs_one_document(
     number: int, kind: type[DocumentError], words: str, reader: DocumentReader
 ) -> None:
-    reading = asyncio.create_task(reader.read("a.html", HTML))
+    reading = asyncio.create_task(reader.read("a.html", content_of(HTML)))
     os.kill(await child_of(reader), number)
     with pytest.raises(kind, match=words):
         await reading
@@ -126,7 +129,7 @@ async def test_killed_child_costs_one_document(
 
 
 async def test_killed_process_is_replaced(reader: DocumentReader) -> None:
-    reading = asyncio.create_task(reader.read("a.html", HTML))
+    reading = asyncio.create_task(reader.read("a.html", content_of(HTML)))
     child = await child_of(reader)
     assert reader.process is not None
     reader.process.child.kill()
@@ -139,8 +142,8 @@ async def test_killed_process_is_replaced(reader: DocumentReader) -> None:
 def test_cancelled_reading_ends_at_once() -> None:
     async def main() -> None:
         async with opened(60) as reader:
-            reading = asyncio.create_task(reader.read("a.html", HTML))
-            waiting = asyncio.create_task(reader.read("a.txt", b"Hello."))
+            reading = asyncio.create_task(reader.read("a.html", content_of(HTML)))
+            waiting = asyncio.create_task(reader.read("a.txt", content_of(b"Hello.")))
             child = await child_of(reader)
             reading.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -157,7 +160,7 @@ async def test_kernel_ends_the_process_before_the_server(
     reader: DocumentReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader_module, "NICENESS", 10)  # the tests of the API set it to 0
-    reading = asyncio.create_task(reader.read("a.html", HTML))
+    reading = asyncio.create_task(reader.read("a.html", content_of(HTML)))
     child = await child_of(reader)
     while Path(f"/proc/{child}/oom_score_adj").read_text() != "1000\n":
         await asyncio.sleep(0.01)  # the child sets it after its start
@@ -177,8 +180,8 @@ async def test_stop_of_the_server_leaves_no_process(reader: DocumentReader) -> N
     loop.set_default_executor(ThreadPoolExecutor(1))
     busy = loop.run_in_executor(None, wait)
     begun.wait()
-    reading = asyncio.create_task(reader.read("a.txt", b"Hello."))
-    waiting = asyncio.create_task(reader.read("b.txt", b"Hello."))
+    reading = asyncio.create_task(reader.read("a.txt", content_of(b"Hello.")))
+    waiting = asyncio.create_task(reader.read("b.txt", content_of(b"Hello.")))
     while reader.process is None:
         await asyncio.sleep(0)
     process = reader.process
@@ -206,7 +209,7 @@ async def test_refused_document_is_freed_without_garbage_collection(reader: Docu
         name = Name("a.xlf")
         freed = weakref.ref(name)
         with pytest.raises(DocumentError):
-            await reader.read(name, b"<a>")
+            await reader.read(name, content_of(b"<a>"))
         del name
         async with asyncio.timeout(LIMIT_SECONDS):
             while freed() is not None:  # the thread lets its work go after it has given the result
@@ -220,7 +223,7 @@ async def test_fault_of_a_format_is_logged_without_the_text(
 ) -> None:
     """Too few translations are a fault of the server."""
     with pytest.raises(DocumentError, match="the server's log says where"):
-        await reader.write("a.xlf", DOCUMENTS[".xlf"], ["secret"], "pt")
+        await reader.write("a.xlf", content_of(DOCUMENTS[".xlf"]), ["secret"], "pt")
     assert "ValueError" in caplog.text
     assert "secret" not in caplog.text
 
@@ -231,18 +234,18 @@ async def test_process_that_cannot_start_is_a_fault_of_the_server(
     with monkeypatch.context() as patch:
         patch.setattr(reader_module, "module_command", lambda _: ["false"])
         with pytest.raises(RuntimeError, match="ended with status 1"):
-            await reader.read("a.txt", b"Hello.")
+            await reader.read("a.txt", content_of(b"Hello."))
     await assert_reads(reader)
 
 
 ENDING = """
 import asyncio, os, signal
 from service.documents.reader import DocumentReader
-from tests.unit.test_document_reader import HTML, child_of
+from tests.unit.test_document_reader import HTML, child_of, content_of
 
 async def main():
     reader = DocumentReader(2**20 * 20)
-    reading = asyncio.create_task(reader.read("a.html", HTML))
+    reading = asyncio.create_task(reader.read("a.html", content_of(HTML)))
     print(await child_of(reader), reader.process.child.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -284,7 +287,7 @@ async def test_repeated_mark_needs_little_memory_and_time(
     refused = []
     for page in pages:
         try:
-            await reader.read(f"a{suffix}", page.encode())
+            await reader.read(f"a{suffix}", content_of(page.encode()))
         except DocumentError as error:
             refused.append(str(error))
     assert not [each for each in refused if "of memory" in each or "processor time" in each]
@@ -296,28 +299,28 @@ def test_one_of_two_callers_takes_a_document(
     """The second caller comes after the first one has removed one of the two files."""
     store = DocumentStore(str(tmp_path))
     state = DocumentState("a.txt", 4, time.time() + 60)
-    store.finish(state, b"text")
+    store.finish(state, content_of(b"text"))
     unlink = Path.unlink
     second: list[bytes | None] = []
 
     def interrupted(path: Path, missing_ok: bool = False) -> None:
         unlink(path, missing_ok)
         monkeypatch.setattr(Path, "unlink", unlink)
-        second.append(store.take(state.id))
+        second.append(bytes_of(store.take(state.id)))
 
     monkeypatch.setattr(Path, "unlink", interrupted)
-    assert sorted([store.take(state.id), *second], key=bool) == [None, b"text"]
+    assert sorted([bytes_of(store.take(state.id)), *second], key=bool) == [None, b"text"]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: Path, content: bytes) -> int:
-        path.touch()
+    def fail(*_arguments: int) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", fail)
+    monkeypatch.setattr(os, "sendfile", fail)
+    state = DocumentState("a.txt", 4, time.time() + 60)
     with pytest.raises(OSError, match="No space"):
-        DocumentStore(str(tmp_path)).finish(DocumentState("a.txt", 4, time.time() + 60), b"text")
+        DocumentStore(str(tmp_path)).finish(state, content_of(b"text"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -329,7 +332,7 @@ def test_expired_documents_are_found_without_reading_a_state(
     kept = [DocumentState("a.txt", 4, now + 60 + number) for number in range(20)]
     expired = [DocumentState("a.txt", 4, now - 1) for _ in range(20)]
     for state in (*kept, *expired):
-        store.finish(state, b"text")
+        store.finish(state, content_of(b"text"))
     with monkeypatch.context() as patch:
         patch.setattr(json, "loads", None)
         patch.setattr(Path, "read_bytes", None)

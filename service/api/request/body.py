@@ -2,9 +2,10 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Sequence
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from mmap import mmap
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import orjson
@@ -15,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from service.api import error_texts
 from service.api.context import HttpContext, context_of, services_of
 from service.api.request.parameters import FORM, JSON, MULTIPART, Upload
+from service.documents.store import Content
 from service.errors import (
     SHOWN_CHARS,
     DeadlineExceededError,
@@ -30,6 +32,9 @@ from service.http_server.byte_budget import (
     STALLED_SECONDS,
     Reservation,
 )
+
+T = TypeVar("T")
+Pieces = AsyncGenerator[bytes, None]
 
 CHUNK_BYTES = 256 * 1024
 """Size of the chunks in which a multipart form is parsed. Other requests run between chunks."""
@@ -69,7 +74,8 @@ async def read_fields(request: Request, is_keyless: bool = False) -> dict[str, A
     if content_type in (FORM, "") or (not body and query):
         return {**merge(_parse_form(body)), **query}
     if content_type == MULTIPART:
-        return {**merge(await parse_multipart(request.headers, body, max_bytes)), **query}
+        form = await parse_multipart(request.headers, _pieces_of(body), max_bytes)
+        return {**merge(form), **query}
     raise InvalidRequestError(
         f"Content-Type {content_type[:SHOWN_CHARS]} is not supported",
         details=f"send {JSON}, {FORM} or {MULTIPART}",
@@ -85,8 +91,30 @@ async def read_body(
     request: Request, max_bytes: int, seconds: float = BODY_SECONDS, is_keyless: bool = False
 ) -> bytes:
     """Returns the whole body. A body over SMALL_BYTES reserves its bytes until the request ends."""
-    context = context_of(request)
-    headers = context.headers
+    size = _announced_bytes(request, max_bytes)
+    connection = context_of(request).connection
+    if 0 < size <= SMALL_BYTES and connection is not None:
+        body = connection.take_body()
+        if body is not None:
+            return body
+    reader = BodyReader(request, max_bytes, seconds, is_keyless)
+    return await reader.read(size, reader.joined)
+
+
+async def read_upload_form(
+    request: Request, max_bytes: int, seconds: float, is_keyless: bool, max_field_bytes: int
+) -> list[tuple[str, Any]]:
+    """Returns the fields of a multipart form with one file, which is never in memory as a whole."""
+    size = _announced_bytes(request, max_bytes)
+
+    async def parse(pieces: Pieces) -> list[tuple[str, Any]]:
+        return await parse_multipart(request.headers, pieces, max_field_bytes, max_files=1)
+
+    return await BodyReader(request, max_bytes, seconds, is_keyless).read(size, parse)
+
+
+def _announced_bytes(request: Request, max_bytes: int) -> int:
+    headers = context_of(request).headers
     encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").lower()
     if encoding != "identity":
         raise InvalidRequestError(
@@ -97,11 +125,7 @@ async def read_body(
     size = int(announced) if announced.isdigit() else 0
     if size > max_bytes:
         raise too_large(size, max_bytes)
-    if 0 < size <= SMALL_BYTES and context.connection is not None:
-        body = context.connection.take_body()
-        if body is not None:
-            return body
-    return await BodyReader(request, max_bytes, seconds, is_keyless).read(size)
+    return size
 
 
 def check_number(texts: Sequence[str], limit: int) -> None:
@@ -155,19 +179,12 @@ def _parse_form(body: bytes) -> list[tuple[str, str]]:
 
 
 async def parse_multipart(
-    headers: Headers, body: bytes, max_bytes: int, max_files: int = 0
+    headers: Headers, pieces: Pieces, max_bytes: int, max_files: int = 0
 ) -> list[tuple[str, Any]]:
     """Returns the fields of a multipart form: texts of up to `max_bytes` bytes, and Uploads."""
-
-    async def stream() -> AsyncGenerator[bytes, None]:
-        for begin in range(0, len(body), CHUNK_BYTES):
-            yield body[begin : begin + CHUNK_BYTES]
-            await asyncio.sleep(0)  # lets other requests run
-        yield b""
-
     try:
         parser = MultiPartParser(
-            headers, stream(), max_files=max_files, max_fields=MAX_FIELDS, max_part_size=max_bytes
+            headers, pieces, max_files=max_files, max_fields=MAX_FIELDS, max_part_size=max_bytes
         )
         form = await parser.parse()
     except MultiPartException as error:
@@ -180,10 +197,17 @@ async def parse_multipart(
         await form.close()
 
 
+async def _pieces_of(body: bytes) -> Pieces:
+    for begin in range(0, len(body), CHUNK_BYTES):
+        yield body[begin : begin + CHUNK_BYTES]
+        await asyncio.sleep(0)  # lets other requests run
+
+
 async def _value(value: str | UploadFile) -> str | Upload:
     if isinstance(value, str):
         return _normalize(value)
-    return Upload(value.filename or "", await value.read())
+    # `fileno` writes a file that is still in memory to the disk.
+    return Upload(value.filename or "", Content(os.dup(await asyncio.to_thread(value.file.fileno))))
 
 
 def _normalize(value: str) -> str:
@@ -246,20 +270,22 @@ class BodyReader:
         self.seconds = seconds
         self.is_keyless = is_keyless
         self.buffer = BodyBuffer()
+        self.size = 0  # bytes that have arrived
         self.reservation: Reservation | None = None
         self.marked = 0
         self.failure: ServiceError | None = None
 
-    async def read(self, declared: int) -> bytes:
+    async def read(self, declared: int, consume: Callable[[Pieces], Awaitable[T]]) -> T:
+        """Returns the result of `consume` for the body, which arrives in pieces."""
         # This timer does the same as asyncio.timeout, but is faster.
         timer = asyncio.get_running_loop().call_later(self.seconds, self._expire)
         is_whole = False
         try:
             if declared > SMALL_BYTES:
                 self._reserve(declared)
-            body = await self._receive()
+            result = await consume(self._pieces())
             is_whole = True
-            return body
+            return result
         except asyncio.CancelledError:
             # If `uncancel` returns 0, only `_interrupt` has cancelled the task.
             if self.failure is not None and self.task.uncancel() == 0:
@@ -279,24 +305,29 @@ class BodyReader:
                 else:
                     reservation.release()
 
-    async def _receive(self) -> bytes:
-        receive, buffer = self.request.receive, self.buffer
+    async def joined(self, pieces: Pieces) -> bytes:
+        if self.reservation is not None:
+            self.buffer.reserve(self.reservation.size)
+        async for piece in pieces:
+            self.buffer.add(piece)
+        return self.buffer.take()
+
+    async def _pieces(self) -> Pieces:
+        receive = self.request.receive
         while (message := await receive())["type"] != "http.disconnect":
-            body: bytes = message.get("body", b"")
-            is_last = not message.get("more_body", False)
-            if buffer.size + len(body) > self.max_bytes:
-                raise too_large(buffer.size + len(body), self.max_bytes)
-            if is_last and not buffer.size:
-                return body
-            buffer.add(body)
-            if is_last:
-                return buffer.take()
-            if buffer.size > SMALL_BYTES:
+            piece: bytes = message.get("body", b"")
+            self.size += len(piece)
+            if self.size > self.max_bytes:
+                raise too_large(self.size, self.max_bytes)
+            yield piece
+            if not message.get("more_body", False):
+                return
+            if self.size > SMALL_BYTES:
                 self._count()
         raise ClientDisconnect
 
     def _count(self) -> None:
-        size = self.buffer.size
+        size = self.size
         if self.reservation is None or size > self.reservation.size:
             self._reserve(min(2 * size, self.max_bytes))
         if self.reservation is not None:
@@ -317,19 +348,18 @@ class BodyReader:
             budget = pool.keyless if self.is_keyless else pool.budget
             self.reservation = budget.reserve(size, self._give_up)
             context.reservation = self.reservation
-        self.buffer.reserve(size)
 
     def _expire(self) -> None:
         self._interrupt(
             DeadlineExceededError(
-                f"only {self.buffer.size} bytes of the body arrived within {self.seconds:g} s; "
+                f"only {self.size} bytes of the body arrived within {self.seconds:g} s; "
                 "send a smaller body, or try again"
             )
         )
 
     def _give_up(self) -> None:
         message = (
-            f"only {self.buffer.size} bytes of the body have arrived, and the server needs the "
+            f"only {self.size} bytes of the body have arrived, and the server needs the "
             f"memory for others; send the body faster than {LEAST_RATE} bytes/s, send it in parts "
             f"of up to {SMALL_BYTES} bytes, or try again later"
         )

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, PlainValidator, ValidationError, WithJson
 from pydantic_core import ErrorDetails
 
 from service.api import error_texts
+from service.documents.store import Content
 from service.errors import SHOWN_CHARS, InvalidRequestError
 from service.tasks.parameters import REFUSED, refuse
 
@@ -34,7 +35,7 @@ class Upload:
     """A file of a multipart form."""
 
     name: str
-    data: bytes
+    data: Content
 
 
 def _as_upload(value: Any) -> Upload:

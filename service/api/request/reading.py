@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from service.api.context import context_of, services_of
 from service.api.keys import QUERY_FIELDS, given_key, num_characters
-from service.api.request.body import media_type, merge, parse_multipart, read_body, read_fields
+from service.api.request.body import media_type, merge, read_fields, read_upload_form
 from service.api.request.parameters import MULTIPART, describe
 from service.errors import ForbiddenError, InvalidKeyError, MissingKeyError, RequestTooLargeError
 from service.settings.keys import ApiKey
@@ -96,12 +96,13 @@ async def _read_form(request: Request, is_keyless: bool) -> dict[str, Any]:
         return fields
     limit = services_of(request).settings.max_file_bytes
     try:
-        body = await read_body(request, limit + FORM_BYTES, UPLOAD_SECONDS, is_keyless)
+        form = await read_upload_form(
+            request, limit + FORM_BYTES, UPLOAD_SECONDS, is_keyless, FORM_BYTES
+        )
     except RequestTooLargeError:
         raise RequestTooLargeError(
             f"the file is over the limit of {limit} bytes; split it, or raise REGARD_MAX_FILE_BYTES"
         ) from None
-    form = await parse_multipart(request.headers, body, FORM_BYTES, max_files=1)
     return {**merge(form), **fields}
 
 

@@ -3,21 +3,24 @@
 They find texts, languages, options and terms, count characters for the quota, and open documents.
 """
 
+import asyncio
+import os
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from model.sequence import DecodingOptions
 from service.api import error_texts
 from service.api.context import Services
 from service.api.request.parameters import Upload
+from service.api.responses import CHUNK_BYTES
 from service.documents.base import DocumentError, DocumentTooLargeError, UnsupportedFormatError
 from service.documents.formats import format_of
-from service.documents.store import DocumentState
+from service.documents.store import Content, DocumentState
 from service.errors import (
     InvalidRequestError,
     RequestTooLargeError,
@@ -209,10 +212,17 @@ def refusal(error: DocumentError) -> ServiceError:
     return kind("Invalid request: the file cannot be read", details=str(error))
 
 
-def download(state: DocumentState, content: bytes) -> Response:
+def download(state: DocumentState, content: Content) -> Response:
     headers = {
+        "Content-Length": str(len(content)),
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(state.name)}",
         "X-Content-Type-Options": "nosniff",
         "Cache-Control": "no-store",
     }
-    return Response(content, media_type=format_of(state.name).media_type, headers=headers)
+    media_type = format_of(state.name).media_type
+    return StreamingResponse(_pieces(content), media_type=media_type, headers=headers)
+
+
+async def _pieces(content: Content) -> AsyncGenerator[bytes, None]:
+    for begin in range(0, len(content), CHUNK_BYTES):
+        yield await asyncio.to_thread(os.pread, content.descriptor, CHUNK_BYTES, begin)
