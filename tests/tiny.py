@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Shortlist
+from model.architectures.shortlist import FixedShortlist, Shortlist
 from model.backends.base import ModelRunner, Scores
 from model.backends.encoder_batch import encode_padded
 from model.backends.native.library import address, check, int32
@@ -222,6 +222,9 @@ def tiny_shortlist(candidates: int = 4) -> Shortlist:
     lists = generator.integers(0, VOCAB_SIZE, (VOCAB_SIZE, candidates)).astype(np.uint32)
     offsets = (np.arange(VOCAB_SIZE + 1) * candidates).astype(np.uint64)
     return Shortlist(5, offsets, np.sort(lists, axis=1).reshape(-1), is_shared=True)
+
+
+FIXED_SHORTLIST = FixedShortlist(np.array([0, *range(3, VOCAB_SIZE, 2)], np.int32))
 
 
 def next_scores(runner: ModelRunner, source: list[int]) -> Scores:

@@ -1,4 +1,4 @@
-"""Implements output layers for an in-flight batch: full vocabulary or shortlists.
+"""Implements output layers for an in-flight batch: one vocabulary for all rows, or shortlists.
 
 Sentences enter and leave an in-flight batch while its other sentences are decoded.
 """
@@ -14,9 +14,14 @@ NEVER = float("-inf")
 
 
 class FullOutput:
-    """Computes logits of the whole vocabulary; column i of the logits belongs to id i."""
+    """Computes logits of the whole vocabulary, or of the same sorted ids for every row.
 
-    def __init__(self, decoder: Decoder, forbidden: list[int], multiple: int = 1) -> None:
+    Column i of the logits belongs to id i, or to the id `ids[i]`.
+    """
+
+    def __init__(
+        self, decoder: Decoder, forbidden: list[int], multiple: int = 1, ids: Ids | None = None
+    ) -> None:
         self.multiply = decoder.multiply
         self.weight = decoder.pad_output(multiple)
         self.scales = decoder.output_scales
@@ -24,6 +29,11 @@ class FullOutput:
         self.bias = bias.new_full((len(self.weight),), NEVER)
         self.bias[: len(bias)] = bias
         self.bias[forbidden] = NEVER
+        self.ids = ids
+        if ids is not None:
+            index = torch.from_numpy(ids).to(bias.device)
+            self.weight, self.bias = self.weight[index], self.bias[index]
+            self.scales = None if self.scales is None else self.scales[index]
 
     @property
     def columns(self) -> int:
@@ -48,7 +58,7 @@ class FullOutput:
 
     def token_ids(self, columns: Ids) -> Ids:
         """Returns the vocabulary ids of these columns of the logits."""
-        return columns
+        return columns if self.ids is None else self.ids[columns]
 
 
 def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
@@ -79,7 +89,7 @@ class ShortlistOutput(FullOutput):
         self.shortlist = shortlist
         self.row_ids: list[Ids] = [np.empty(0, np.int64)] * max_rows
         self.column_of = np.full(self.columns, -1, np.int64)
-        self.ids = np.empty(0, np.int64)
+        self.ids: Ids = np.empty(0, np.int64)
         self.rebuild_size = 0
         self.union_weight = torch.empty_like(self.weight)  # unused rows take no memory of a CPU
         self.union_scales = None if self.scales is None else torch.empty_like(self.scales)
@@ -115,10 +125,6 @@ class ShortlistOutput(FullOutput):
         union = self.union_weight[:size], scales, self.union_bias[:size]
         products = self.multiply(hidden, *union)
         return products + self.mask[: hidden.shape[0], :size]
-
-    def token_ids(self, columns: Ids) -> Ids:
-        ids: Ids = self.ids[columns]
-        return ids
 
     def _rebuild(self) -> None:
         union = np.unique(np.concatenate(self.row_ids))

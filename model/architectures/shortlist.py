@@ -1,4 +1,4 @@
-"""Implements the lexical shortlist: the candidate target ids of a source sentence.
+"""Implements shortlists: the candidate target ids of a source sentence.
 
 The candidates depend on the sentence alone, not on the rest of the batch.
 """
@@ -15,6 +15,16 @@ MAGIC = 0xF11A48D5013417F5
 HEADER_WORDS = 6
 
 Ids = NDArray[np.int64]
+
+
+class FixedShortlist:
+    """Gives every sentence the same candidates, which are sorted ids."""
+
+    def __init__(self, candidates: NDArray[np.int32]) -> None:
+        self.candidates = candidates
+
+    def ids(self, source: list[int]) -> Ids:
+        return self.candidates.astype(np.int64)
 
 
 class Shortlist:
@@ -93,3 +103,6 @@ class Shortlist:
         if self.is_shared:
             lists.append(np.array(source, dtype=np.int32))
         return np.unique(np.concatenate([self.frequent, *lists])).astype(np.int64)
+
+
+AnyShortlist = FixedShortlist | Shortlist

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from model.architectures.embedding import NO_TOKEN
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Ids, Shortlist
+from model.architectures.shortlist import AnyShortlist, Ids
 from model.inspection.captures.capture import Slices
 from model.sequence import BatchStats, Sequence
 
@@ -105,7 +105,7 @@ class ModelRunner(ABC):
 
     model: EncoderDecoder
     forced_decoder: ForcedDecoder | None = None  # None if `teacher_forced` computes the states
-    shortlist: Shortlist | None = None  # candidate ids; None for the whole vocabulary
+    shortlist: AnyShortlist | None = None  # candidate ids; None for the whole vocabulary
     # Number of calls of `decode` that may still run on the device when the next call starts. Above
     # 0, the engine makes a call before it has read the tokens of the previous call. Each row then
     # continues with its most probable token.

@@ -9,7 +9,7 @@ from torch import Tensor
 from model.architectures.embedding import NO_TOKEN, start_token
 from model.architectures.output import FullOutput, ShortlistOutput, force_first
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Ids, Shortlist
+from model.architectures.shortlist import AnyShortlist, Ids, Shortlist
 from model.backends.base import (
     Decoded,
     DecodeStep,
@@ -43,7 +43,7 @@ class TorchRunner(ModelRunner):
     """Encodes padded batches, and decodes the first rows of a preallocated cache."""
 
     def __init__(
-        self, model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
+        self, model: EncoderDecoder, limits: EngineLimits, shortlist: AnyShortlist | None = None
     ) -> None:
         self.model = model
         self.config = model.config
@@ -70,11 +70,12 @@ class TorchRunner(ModelRunner):
         rows = len(self.cache.positions)
         self.cache.positions.zero_()
         forbidden = self.config.forbidden_ids
-        self.output = (
-            FullOutput(self.model.decoder, forbidden)
-            if self.shortlist is None
-            else ShortlistOutput(self.model.decoder, forbidden, self.shortlist, rows)
-        )
+        decoder, shortlist = self.model.decoder, self.shortlist
+        if isinstance(shortlist, Shortlist):
+            self.output: FullOutput = ShortlistOutput(decoder, forbidden, shortlist, rows)
+        else:
+            ids = None if shortlist is None else shortlist.ids([])
+            self.output = FullOutput(decoder, forbidden, ids=ids)
         self.tokens = np.full(rows, NO_TOKEN, np.int64)
         self.first_ids = np.full(rows, NO_TOKEN, np.int64)
         self.widths = np.zeros(rows, np.int64)

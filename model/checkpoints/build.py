@@ -11,12 +11,13 @@ import torch
 from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Shortlist
+from model.architectures.shortlist import AnyShortlist, FixedShortlist, Shortlist
 from model.backends.cuda.runner import CudaRunner, fitting_rows
 from model.backends.native.library import can_serve, select_native_precision
 from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.families import hf_config, hf_weights, marian
+from model.checkpoints.families.opus_folder import read_target_ids
 from model.checkpoints.formats.marian_bin import MarianFile, MarianNpz
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.load import (
@@ -134,21 +135,24 @@ def load_engine(
     """Returns an engine of the model; raises the errors of `load_model`.
 
     If `limits.max_rows` is 0, `default_rows` computes it. `use_shortlist` restricts the output to
-    the model's lexical shortlist, if it has one.
+    the model's shortlist, if it has one.
     """
     model = load_model(files, device, dtype)
     if not limits.max_rows:
         limits = replace(limits, max_rows=default_rows(model, limits))
-    shortlist = None
-    if use_shortlist and files.shortlist is not None:
-        config = model.config
-        shortlist = Shortlist.read(
-            files.shortlist,
-            config.source_vocab_size,
-            config.target_vocab_size,
-            files.has_shared_vocab,
-        )
+    shortlist = read_shortlist(files, model.config) if use_shortlist else None
     return new_engine(model, limits, shortlist)
+
+
+def read_shortlist(files: ModelFiles, config: ModelConfig) -> AnyShortlist | None:
+    """Returns the lexical shortlist, or the ids of target pieces if the vocabulary has others."""
+    if files.shortlist is not None:
+        sizes = config.source_vocab_size, config.target_vocab_size
+        return Shortlist.read(files.shortlist, *sizes, files.has_shared_vocab)
+    if files.target_ids is None or files.target_ids != files.source_ids or files.is_multilingual:
+        return None
+    ids = read_target_ids(files.source_vocab, files.target_vocab, files.target_ids)
+    return FixedShortlist(np.array(ids, np.int32)) if len(ids) < config.target_vocab_size else None
 
 
 def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
@@ -159,12 +163,12 @@ def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
 
 
 def new_engine(
-    model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
+    model: EncoderDecoder, limits: EngineLimits, shortlist: AnyShortlist | None = None
 ) -> Engine:
     if model.precision is Precision.INT8 and can_serve(model.config):
         return Engine(NativeRunner(model, limits, shortlist), limits)
-    if model.device.type == "cuda" and shortlist is None:
-        runner = CudaRunner(model, limits)
+    if model.device.type == "cuda" and not isinstance(shortlist, Shortlist):
+        runner = CudaRunner(model, limits, shortlist)
         runner.capture()
         return Engine(runner, limits)
     return Engine(TorchRunner(model, limits, shortlist), limits)

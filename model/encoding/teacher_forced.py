@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.architectures.embedding import Embedding
 from model.architectures.seq2seq import DecoderLayer, EncoderDecoder
-from model.architectures.shortlist import Ids, Shortlist
+from model.architectures.shortlist import AnyShortlist, Ids
 from model.backends.base import ForcedDecoder
 from model.backends.encoder_batch import TOKEN_MULTIPLE, attend_without, packed_tokens
 from model.encoding.capture_pass import (
@@ -54,7 +54,7 @@ class TeacherForcedPass(CapturePass):
         model: EncoderDecoder,
         jobs: Sequence[AttentionJob],
         slice_tokens: int = SLICE_TOKENS,
-        shortlist: Shortlist | None = None,
+        shortlist: AnyShortlist | None = None,
         forced_decoder: ForcedDecoder | None = None,
     ) -> None:
         self.model = model

@@ -23,6 +23,7 @@ from model.layers.attention import MultiHeadAttention
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Sequence
 from service.workers.device_memory import held_bytes
 from tests.tiny import (
+    FIXED_SHORTLIST,
     Family,
     assert_same_hypotheses,
     forced_log_probs,
@@ -92,6 +93,19 @@ def test_a_model_may_start_from_a_token() -> None:
     assert found != greedy_ids(
         cuda_engine(Family(DecoderKind.SSRU, model.config.norm, 44)), sources
     )
+
+
+def test_only_candidates_of_a_fixed_shortlist_are_chosen(family: Family) -> None:
+    changes = {"source_vocab_size": 67, "target_vocab_size": 67}  # the output layer is padded
+    runners = [
+        kind(family.model(**changes), LIMITS, FIXED_SHORTLIST) for kind in (CudaRunner, TorchRunner)
+    ]
+    sequences = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(30))]
+    found, plain = (translate(Engine(runner, LIMITS), sequences) for runner in runners)
+    for name, hypotheses in plain.items():
+        assert_same_hypotheses(found[name], hypotheses)
+        chosen = {token for each in hypotheses for token in each.tokens}
+        assert chosen <= set(FIXED_SHORTLIST.candidates.tolist())
 
 
 def test_each_sequence_may_have_its_own_first_token() -> None:

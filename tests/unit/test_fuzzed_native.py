@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Shortlist
+from model.architectures.shortlist import AnyShortlist
 from model.backends.native.library import LIBRARIES, Library, Searches, address, int32
 from model.backends.native.runner import NativeRunner
 from model.backends.native.text_runner import NativeTextEncoder, TextBatch
@@ -21,7 +21,15 @@ from model.engine.engine import Engine
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from tests.fuzzing import seeds
 from tests.text_models import int8_model as int8_embedding_model
-from tests.tiny import VOCAB_SIZE, quantized, tiny_config, tiny_model, tiny_shortlist, translate
+from tests.tiny import (
+    FIXED_SHORTLIST,
+    VOCAB_SIZE,
+    quantized,
+    tiny_config,
+    tiny_model,
+    tiny_shortlist,
+    translate,
+)
 
 pytestmark = pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor")
 
@@ -59,6 +67,10 @@ def random_model(chance: random.Random) -> EncoderDecoder:
     return quantized(tiny_model(config, chance.randrange(1000)))
 
 
+def random_shortlist(chance: random.Random) -> AnyShortlist | None:
+    return chance.choice([None, tiny_shortlist(chance.choice([1, 8])), FIXED_SHORTLIST])
+
+
 def random_sequence(chance: random.Random, number: int, limits: EngineLimits) -> Sequence:
     length = chance.choice([0, 1, 2, chance.randrange(limits.max_source_tokens)])
     source = [chance.randrange(2, VOCAB_SIZE) for _ in range(length)]
@@ -82,7 +94,7 @@ def run_random_batch(chance: random.Random, library: Library) -> None:
         max_source_tokens=chance.choice([9, 41]),
         max_batch_tokens=chance.choice([50, 256]),
     )
-    shortlist = tiny_shortlist(chance.choice([1, 8])) if chance.random() < 0.5 else None
+    shortlist = random_shortlist(chance)
     engine = new_engine(model, limits, shortlist, library)
     admitted: dict[int, Sequence] = {}
     for number in range(30):
@@ -102,13 +114,13 @@ def run_random_batch(chance: random.Random, library: Library) -> None:
 
 
 def new_engine(
-    model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None, library: Library
+    model: EncoderDecoder, limits: EngineLimits, shortlist: AnyShortlist | None, library: Library
 ) -> Engine:
     return Engine(NativeRunner(model, limits, shortlist, library), limits)
 
 
 def check_step(
-    engine: Engine, admitted: dict[int, Sequence], shortlist: Shortlist | None, library: Library
+    engine: Engine, admitted: dict[int, Sequence], shortlist: AnyShortlist | None, library: Library
 ) -> None:
     """Runs a step; translates each finished sequence again, alone."""
     for finished in engine.step():
@@ -151,7 +163,7 @@ class TranslatorCalls(RawCalls):
     def __init__(self, chance: random.Random, library: Library) -> None:
         super().__init__(chance, library)
         limits = EngineLimits(max_rows=8, max_source_tokens=9, max_batch_tokens=50)
-        shortlist = tiny_shortlist() if chance.random() < 0.5 else None
+        shortlist = random_shortlist(chance)
         self.runner = NativeRunner(random_model(chance), limits, shortlist, library)
         self.batch: ctypes.c_void_p = self.runner.batch
 

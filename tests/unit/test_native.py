@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Ids, Shortlist
+from model.architectures.shortlist import AnyShortlist, Ids
 from model.backends.base import DecodeStep, completed_step
 from model.backends.native import library as native
 from model.backends.native.library import (
@@ -35,6 +35,7 @@ from model.precision import select_precision
 from model.sequence import DecodingOptions, EngineLimits, Hypothesis, Sequence
 from tests.attention_jobs import results
 from tests.tiny import (
+    FIXED_SHORTLIST,
     LIMITS,
     assert_same_hypotheses,
     forced_log_probs,
@@ -71,6 +72,8 @@ KINDS: dict[str, dict[str, Any]] = {
         "scales_embeddings": False,
     },
 }
+SHORTLISTS = {"whole": None, "lexical": tiny_shortlist(8), "fixed": FIXED_SHORTLIST}
+each_shortlist = pytest.mark.parametrize("shortlist", SHORTLISTS.values(), ids=SHORTLISTS)
 each_kind = pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS)
 OPTIONS = [DecodingOptions(), DecodingOptions(return_scores=True), DecodingOptions(3, 3)]
 
@@ -84,7 +87,7 @@ def int8_model(seed: int = 44, **changes: Any) -> EncoderDecoder:
 
 
 def native_engine(
-    model: EncoderDecoder, library: Library, shortlist: Shortlist | None = None
+    model: EncoderDecoder, library: Library, shortlist: AnyShortlist | None = None
 ) -> Engine:
     return Engine(NativeRunner(model, LIMITS, shortlist, library), LIMITS)
 
@@ -102,8 +105,7 @@ def log_probs_of_pytorch(changes: Changes) -> list[Any]:
 
 
 @cache
-def targets_of_pytorch(changes: Changes, has_shortlist: bool) -> list[list[int]]:
-    shortlist = tiny_shortlist() if has_shortlist else None
+def targets_of_pytorch(changes: Changes, shortlist: AnyShortlist | None) -> list[list[int]]:
     runner = TorchRunner(int8_model(**dict(changes)), LIMITS, shortlist)
     return greedy_ids(Engine(runner, LIMITS), tiny_sources(40))
 
@@ -154,13 +156,12 @@ def test_the_unknown_token_is_never_chosen(library: Library) -> None:
 
 
 @each_library
-@pytest.mark.parametrize("has_shortlist", [True, False])
+@each_shortlist
 @each_kind
 def test_translations_are_those_of_pytorch(
-    library: Library, has_shortlist: bool, changes: dict[str, Any]
+    library: Library, shortlist: AnyShortlist | None, changes: dict[str, Any]
 ) -> None:
-    shortlist = tiny_shortlist() if has_shortlist else None
-    wanted = targets_of_pytorch(tuple(changes.items()), has_shortlist)
+    wanted = targets_of_pytorch(tuple(changes.items()), shortlist)
     engine = native_engine(int8_model(**changes), library, shortlist)
     found = greedy_ids(engine, tiny_sources(40))
     assert sum(a == b for a, b in zip(found, wanted, strict=True)) >= 34
@@ -192,13 +193,12 @@ class SteppingRunner(NativeRunner):
 
 
 @each_library
-@pytest.mark.parametrize("has_shortlist", [True, False])
+@each_shortlist
 @each_kind
 def test_searches_are_those_of_python(
-    library: Library, has_shortlist: bool, changes: dict[str, Any]
+    library: Library, shortlist: AnyShortlist | None, changes: dict[str, Any]
 ) -> None:
     model = int8_model(max_length_factor=1.5, **changes)
-    shortlist = tiny_shortlist(8) if has_shortlist else None
     options = [DecodingOptions(1, return_scores=True), DecodingOptions(2), DecodingOptions(5, 5)]
     sequences = [Sequence(i, s, options[i % 3]) for i, s in enumerate(tiny_sources(30))]
     stepping = Engine(SteppingRunner(model, LIMITS, shortlist, library), LIMITS)
@@ -209,14 +209,13 @@ def test_searches_are_those_of_python(
 
 
 @each_library
-@pytest.mark.parametrize("has_shortlist", [True, False])
+@each_shortlist
 @each_kind
 def test_a_row_has_the_same_bits_in_any_company(
-    library: Library, has_shortlist: bool, changes: dict[str, Any]
+    library: Library, shortlist: AnyShortlist | None, changes: dict[str, Any]
 ) -> None:
     """Alone, and among others of any length, beam width and time of arrival."""
     model = int8_model(max_length_factor=1.3, **changes)
-    shortlist = tiny_shortlist() if has_shortlist else None
     pool = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(24))]
     alone = {s.id: translate(native_engine(model, library, shortlist), [s])[s.id] for s in pool}
     engine, chance, waiting = native_engine(model, library, shortlist), random.Random(5), pool * 3
@@ -323,7 +322,7 @@ def test_newcomers_beyond_the_token_limit_are_encoded_in_turn(library: Library) 
 @each_kind
 @pytest.mark.parametrize("shortlist", [None, tiny_shortlist()], ids=["vocabulary", "shortlist"])
 def test_sentence_that_comes_again_has_the_same_bits(
-    library: Library, changes: dict[str, Any], shortlist: Shortlist | None
+    library: Library, changes: dict[str, Any], shortlist: AnyShortlist | None
 ) -> None:
     """Its encoding may still be in memory. Sentences that begin alike must not be mistaken."""
     model = int8_model(**changes)
@@ -434,16 +433,19 @@ def test_wrong_number_of_matrices_or_norms_is_refused(library: Library) -> None:
 
 
 @each_library
-def test_given_first_token_is_kept_and_its_probability_is_one(library: Library) -> None:
+@pytest.mark.parametrize("shortlist", [None, FIXED_SHORTLIST], ids=["whole", "fixed"])
+def test_given_first_token_is_kept_and_its_probability_is_one(
+    library: Library, shortlist: AnyShortlist | None
+) -> None:
     model = int8_model(**KINDS["self-attention pre-norm"], forces_first=True)
     sources = tiny_sources(6)
     sequences = [
-        Sequence(number, source, OPTIONS[number % 3], first_id=10 + number)
+        Sequence(number, source, OPTIONS[number % 3], first_id=11 + 2 * number)
         for number, source in enumerate(sources)
     ]
-    found = translate(native_engine(model, library), sequences)
+    found = translate(native_engine(model, library, shortlist), sequences)
     for number, hypotheses in found.items():
-        assert all(hypothesis.tokens[0] == 10 + number for hypothesis in hypotheses)
+        assert all(hypothesis.tokens[0] == 11 + 2 * number for hypothesis in hypotheses)
     assert found[1][0].log_probs[0] == 0.0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from sentencepiece import SentencePieceProcessor
 from torch.testing import assert_close
 from transformers import MarianTokenizer
 
@@ -107,6 +108,42 @@ def test_vocabularies_may_be_two(tmp_path: Path) -> None:
     model = load(read_folder(folder))
     assert (model.config.source_vocab_size, model.config.target_vocab_size) == (len(ids), 90)
     assert_same_logits(theirs, model, [[3, 4, 85], [6, 89, 8]])
+
+
+def source_only_ids(folder: Path) -> set[int]:
+    ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    source, target = (
+        {each.id_to_piece(i) for i in range(each.vocab_size())}
+        for each in (
+            SentencePieceProcessor(model_file=str(folder / name))
+            for name in ("source.spm", "target.spm")
+        )
+    )
+    return {number for piece, number in ids.items() if piece in source - target}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize(("width", "bias"), [(16, 0.0), (64, 1.0)], ids=["torch", "native"])
+def test_pieces_of_the_source_alone_are_never_chosen(
+    tmp_path: Path, width: int, bias: float, dtype: str
+) -> None:
+    folder = tmp_path / "en-de"
+    sizes = {f"{side}_ffn_dim": width for side in ("encoder", "decoder")}
+    theirs = write_marian(folder, tokens=(">>deu<<",), d_model=width, **sizes)
+    excluded = source_only_ids(folder)
+    theirs.final_logits_bias[:, [*excluded]] += bias  # so that some are the most probable
+    theirs.save_pretrained(folder)
+    files, limits = read_folder(folder), EngineLimits(max_rows=8)
+    sources = [[*range(first, last), 0] for first in range(2, 30) for last in (first + 1, 32)]
+    whole, chosen = (
+        greedy_ids(load_engine(files, CPU, dtype, limits, use_shortlist), sources)
+        for use_shortlist in (False, True)
+    )
+    assert any(excluded & set(target) for target in whole)
+    assert not any(excluded & set(target) for target in chosen)
+    kept = [i for i, target in enumerate(whole) if not excluded & set(target)]
+    assert kept
+    assert [chosen[i] for i in kept] == [whole[i] for i in kept]
 
 
 def save_pickle(folder: Path, tensors: dict[str, torch.Tensor]) -> None:

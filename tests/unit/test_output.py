@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from model.architectures.output import FullOutput, ShortlistOutput
 from model.architectures.seq2seq import Decoder
 from model.architectures.shortlist import Shortlist
-from tests.tiny import tiny_config, tiny_model
+from tests.tiny import quantized, tiny_config, tiny_model
 
 FORBIDDEN = [1, 4]
 MAX_ROWS = 6
@@ -88,6 +88,16 @@ def test_full_output_has_a_column_for_each_id_and_never_a_forbidden_one() -> Non
     columns = np.array([3, 1, 63])
     assert output.token_ids(columns).tolist() == [3, 1, 63]
     assert torch.isfinite(decoder.output_bias).all()  # the model's own bias is as it was
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
+def test_output_of_some_ids_has_their_logits_alone(dtype: torch.dtype) -> None:
+    model = tiny_model(tiny_config(), seed=1)
+    decoder = quantized(model).decoder if dtype is torch.int8 else model.decoder
+    ids, hidden = np.array([0, 3, 4, 60]), torch.randn(3, 16)
+    output = FullOutput(decoder, FORBIDDEN, ids=ids)
+    assert torch.equal(output.logits(hidden), full_logits(decoder, hidden)[:, ids])
+    assert output.token_ids(np.array([3, 1])).tolist() == [60, 3]
 
 
 def test_padded_output_has_columns_that_are_never_chosen() -> None:

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Shortlist
+from model.architectures.shortlist import AnyShortlist
 from model.backends.base import ForcedDecoder, ModelRunner
 from model.backends.native.library import LIBRARIES, Library
 from model.backends.native.runner import NativeRunner
@@ -21,6 +21,7 @@ from model.inspection.results import TokenProbabilities
 from model.sequence import EngineLimits
 from tests.attention_jobs import Pairs, finished, random_pairs
 from tests.tiny import (
+    FIXED_SHORTLIST,
     VOCAB_SIZE,
     Family,
     forced_log_probs,
@@ -35,6 +36,8 @@ LIMITS = EngineLimits(max_rows=4, max_source_tokens=41)
 NAMED = (3, 17, 40)
 QUERY = ProbabilityQuery(top=4, named=NAMED)
 
+SHORTLISTS = {"whole": None, "lexical": tiny_shortlist(4), "fixed": FIXED_SHORTLIST}
+each_shortlist = pytest.mark.parametrize("shortlist", SHORTLISTS.values(), ids=SHORTLISTS)
 each_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 
 
@@ -42,7 +45,7 @@ def probabilities(
     model: EncoderDecoder,
     pairs: Pairs,
     query: ProbabilityQuery = QUERY,
-    shortlist: Shortlist | None = None,
+    shortlist: AnyShortlist | None = None,
     forced_decoder: ForcedDecoder | None = None,
 ) -> list[TokenProbabilities]:
     jobs = [AttentionJob(*pair, (query,)) for pair in pairs]
@@ -83,14 +86,16 @@ def assert_of_decoder(
 
 
 @pytest.mark.parametrize("part", [1, 7 * 32, 1 << 28])
-@pytest.mark.parametrize("candidates", [0, 4])
+@each_shortlist
 def test_probabilities_are_those_of_the_decoder(
-    family: Family, candidates: int, part: int, monkeypatch: pytest.MonkeyPatch
+    family: Family,
+    shortlist: AnyShortlist | None,
+    part: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The vocabulary is read in parts of one id, of some ids, and whole."""
     monkeypatch.setattr(probability_capture, "PART_PRODUCTS", part)
     model = family.model()
-    shortlist = tiny_shortlist(candidates) if candidates else None
     runner = TorchRunner(model, LIMITS, shortlist)
     for pair, found in zip(PAIRS, probabilities(model, PAIRS, shortlist=shortlist), strict=True):
         assert_of_decoder(found, runner, pair, 1e-5)
@@ -98,13 +103,12 @@ def test_probabilities_are_those_of_the_decoder(
 
 @each_library
 @pytest.mark.parametrize("decoder", DecoderKind)
-@pytest.mark.parametrize("candidates", [0, 4])
+@each_shortlist
 def test_int8_probabilities_are_those_of_native_code(
-    library: Library, decoder: DecoderKind, candidates: int
+    library: Library, decoder: DecoderKind, shortlist: AnyShortlist | None
 ) -> None:
     config = tiny_config(d_model=64, ffn_dim=128, decoder=decoder)
     model = quantized(tiny_model(config, 44))
-    shortlist = tiny_shortlist(candidates) if candidates else None
     runner = NativeRunner(model, LIMITS, shortlist, library)
     pairs = PAIRS * 4  # more than are decoded together
     together = probabilities(model, pairs, QUERY, shortlist, runner.forced_decoder)

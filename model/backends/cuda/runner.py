@@ -22,7 +22,7 @@ from torch import Tensor
 from model.architectures.embedding import NO_TOKEN, start_token
 from model.architectures.output import FullOutput, force_first
 from model.architectures.seq2seq import Decoder, Encoder, EncoderDecoder
-from model.architectures.shortlist import Ids
+from model.architectures.shortlist import FixedShortlist, Ids
 from model.backends.base import (
     Decoded,
     DecodeStep,
@@ -91,6 +91,8 @@ Placed = tuple[int, Sequence]
 class CudaRunner(ModelRunner):
     """Decodes over the whole vocabulary on a GPU, one launch ahead of the engine.
 
+    Ids outside a shortlist have logits of -inf.
+
     The runner also works on a CPU, with the same results. Graphs and asynchronous copies are not
     used there.
     """
@@ -98,9 +100,11 @@ class CudaRunner(ModelRunner):
     pipeline_depth = 1
     tokens_per_call = TOKENS_PER_CALL
 
-    def __init__(self, model: EncoderDecoder, limits: EngineLimits) -> None:
+    def __init__(
+        self, model: EncoderDecoder, limits: EngineLimits, shortlist: FixedShortlist | None = None
+    ) -> None:
         config, device = model.config, model.device
-        self.model, self.config, self.limits = model, config, limits
+        self.model, self.config, self.limits, self.shortlist = model, config, limits, shortlist
         self.row_sizes = sizes(MIN_ROWS, round_up(limits.max_rows), halves_from=256)
         widest = max(MIN_WIDTH, round_up(limits.max_source_tokens))
         self.source_widths = sizes(MIN_WIDTH, widest, halves_from=64)
@@ -114,7 +118,11 @@ class CudaRunner(ModelRunner):
         fuse_projections(model)
         self.tokens = torch.full((rows + 1,), NO_TOKEN, device=device)
         self.first_ids = torch.full((rows + 1,), NO_TOKEN, device=device)
-        self.output = FullOutput(model.decoder, config.forbidden_ids, OUTPUT_MULTIPLE)
+        forbidden = config.forbidden_ids
+        if shortlist is not None:
+            others = np.setdiff1d(np.arange(config.target_vocab_size), shortlist.candidates)
+            forbidden = [*forbidden, *others.tolist()]
+        self.output = FullOutput(model.decoder, forbidden, OUTPUT_MULTIPLE)
         self.logits = torch.zeros(rows, self.output.columns, device=device, dtype=model.dtype)
         self.tables = [self._positions(model.encoder), self._positions(model.decoder)]
         self.uploads = Uploads(2 * max(limits.max_batch_tokens, widest, rows + MOVES[-1]), device)

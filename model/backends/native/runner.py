@@ -19,7 +19,7 @@ from torch import Tensor
 
 from model.architectures.embedding import NO_TOKEN, Embedding, sinusoid_table, start_token
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Ids, Shortlist
+from model.architectures.shortlist import AnyShortlist, FixedShortlist, Ids
 from model.backends.base import (
     Continuations,
     Decoded,
@@ -44,7 +44,7 @@ from model.backends.native.library import (
 )
 from model.config import DecoderKind, ModelConfig, NormPosition
 from model.inspection.captures.capture import Slices
-from model.quantization.int8 import Int8Linear
+from model.quantization.int8 import Int8Linear, pack
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 TOKENS_PER_CALL = 52
@@ -70,7 +70,8 @@ class PackedModel(NativeModel):
     """A native translation model.
 
     The matrices of the PyTorch model are replaced by packed ones, but not the matrix of the output
-    layer if there is a shortlist.
+    layer if there is a shortlist. With a fixed shortlist, the native model has a packed copy of its
+    outputs.
     """
 
     def __init__(
@@ -78,13 +79,13 @@ class PackedModel(NativeModel):
         model: EncoderDecoder,
         limits: EngineLimits,
         library: Library,
-        shortlist: Shortlist | None = None,
+        shortlist: AnyShortlist | None = None,
     ) -> None:
         super().__init__(library)
         parts = model.encoder.layers, model.encoder.norm, model.decoder.layers, model.decoder.norm
         modules = (module for part in parts for module in part.modules())
         layers = self.linears_and_norms(modules, Int8Linear)
-        output = self._output(model, shortlist is not None)
+        output = self._output(model, shortlist)
         weights = Weights(
             layers,
             self._table(model.encoder.embedding),
@@ -96,16 +97,20 @@ class PackedModel(NativeModel):
         sizes = native_sizes(model.config, limits)
         self.create("model", sizes, weights, native_shortlist(shortlist))
 
-    def _output(self, model: EncoderDecoder, has_shortlist: bool) -> MatrixSpec:
-        """Returns the output layer's matrix, packed if there is no shortlist.
+    def _output(self, model: EncoderDecoder, shortlist: AnyShortlist | None) -> MatrixSpec:
+        """Returns the output layer's matrix, packed unless there is a lexical shortlist.
 
         An embedding table that shares memory with this matrix goes on sharing it.
         """
         output, bias = model.decoder.int8_output, model.decoder.output_bias.detach().clone()
         assert output is not None
         bias[model.config.forbidden_ids] = float("-inf")
+        if isinstance(shortlist, FixedShortlist):
+            ids = torch.from_numpy(shortlist.candidates).long()
+            packed, shape = pack(output.rows(ids)), (len(ids), output.width)
+            return self.matrix(packed, shape, output.scales[ids], bias[ids])
         place = output.stored.data_ptr()
-        output.stored = output.integers if has_shortlist else output.pack()
+        output.stored = output.pack() if shortlist is None else output.integers
         for table in (model.encoder.embedding.quantized, model.decoder.embedding.quantized):
             if table is not None and table.stored.data_ptr() == place:
                 table.stored = output.stored
@@ -149,9 +154,11 @@ def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
     )
 
 
-def native_shortlist(shortlist: Shortlist | None) -> ShortlistSpec:
+def native_shortlist(shortlist: AnyShortlist | None) -> ShortlistSpec:
     if shortlist is None:
         return ShortlistSpec(None, None, 0, 0)
+    if isinstance(shortlist, FixedShortlist):
+        return ShortlistSpec(None, address(shortlist.candidates), 0, 0)
     places = address(shortlist.offsets), address(shortlist.candidates)
     return ShortlistSpec(*places, shortlist.num_frequent, shortlist.is_shared)
 
@@ -173,7 +180,7 @@ class NativeRunner(ModelRunner):
         self,
         model: EncoderDecoder,
         limits: EngineLimits,
-        shortlist: Shortlist | None = None,
+        shortlist: AnyShortlist | None = None,
         library: Library | None = None,
     ) -> None:
         self.model = model

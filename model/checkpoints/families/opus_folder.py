@@ -20,7 +20,7 @@ from model.checkpoints.languages import (
 )
 from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
 from model.regular_files import check_file
-from model.tokenization.tokenizer import MappedTokenizer
+from model.tokenization.tokenizer import MappedTokenizer, Tokenizer
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 VOCAB = "vocab.json"
@@ -156,6 +156,19 @@ def _read_yaml(path: Path) -> dict[str, int]:
         return {str(piece): int(number) for piece, number in content.items()}
     except (OSError, TypeError, *YAML_ERRORS) as error:
         raise CheckpointFormatError(f"{path} is not a vocabulary: {error}") from error
+
+
+def read_target_ids(source: Path, target: Path, vocabulary: Path) -> list[int]:
+    """Returns the sorted ids of a shared vocabulary, without pieces that only source.spm has.
+
+    In training, targets had no other pieces than those of target.spm.
+    """
+    of_source, of_target = (
+        set(each.pieces([*range(each.vocab_size)])) for each in map(Tokenizer, (source, target))
+    )
+    excluded = of_source - of_target - {EOS}
+    ids = read_vocabulary(vocabulary)
+    return sorted(number for piece, number in ids.items() if piece not in excluded)
 
 
 def read_tokenizer(pieces: Path, vocabulary: Path) -> MappedTokenizer:

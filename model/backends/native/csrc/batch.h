@@ -15,6 +15,18 @@ namespace regard {
 
 constexpr int32_t NO_TOKEN = -1;
 
+// The ids of logits, ascending; without `ids`, logit i belongs to id i.
+struct LogitIds {
+    int count;
+    const int32_t* ids;
+
+    int index(int32_t id) const {
+        const int32_t* place = ids ? std::lower_bound(ids, ids + count, id) : nullptr;
+        require(!ids || (place != ids + count && *place == id), "a first token is no candidate");
+        return ids ? place - ids : id;
+    }
+};
+
 class Batch {
 public:
     const Sizes& sizes;
@@ -105,25 +117,28 @@ public:
         for (int first = 0, end; first < count; first = end) {
             const Sentence* sentence = rows[scored[first]];
             for (end = first; end < count && rows[scored[end]] == sentence; end++) continue;
-            const Candidates* chosen = candidates_of(scored[first]);
-            int size = chosen ? chosen->count : sizes.target_vocab, n = end - first;
-            int width = chosen ? model.shortlist_output->logits(hidden, &lines[first], n, *chosen,
-                                                                scores)
-                               : model.full_output->logits(hidden, &lines[first], n, scores);
-            require(size <= stride, "the place for logits is too small");
+            LogitIds of = ids_of(scored[first]);
+            int n = end - first;
+            int width = model.full_output
+                            ? model.full_output->logits(hidden, &lines[first], n, scores)
+                            : model.shortlist_output->logits(hidden, &lines[first], n,
+                                                             sentence->candidates, scores);
+            require(of.count <= stride, "the place for logits is too small");
             for (int i = first; i < end; i++) {
                 float* to = logits + i * stride;
-                std::memcpy(to, scores.get() + (i - first) * width, size * sizeof(float));
+                std::memcpy(to, scores.get() + (i - first) * width, of.count * sizeof(float));
                 if (given_id(scored[i]) == NO_TOKEN) continue;
-                std::fill_n(to, size, NEVER);
-                to[given_id(scored[i])] = 0.0f;
+                std::fill_n(to, of.count, NEVER);
+                to[of.index(given_id(scored[i]))] = 0.0f;
             }
         }
     }
 
-    // Returns the candidates of a row's logits; null if every id of the vocabulary is one.
-    const Candidates* candidates_of(int row) const {
-        return model.shortlist_output ? &rows[row]->candidates : nullptr;
+    // Returns the ids of a row's logits.
+    LogitIds ids_of(int row) const {
+        if (model.full_output) return {model.full_output->count, model.full_output->ids};
+        const Candidates& candidates = rows[row]->candidates;
+        return {candidates.count, candidates.ids.data()};
     }
 
     // Writes the hidden states (count, D) of some rows, from which the last decode step chose their

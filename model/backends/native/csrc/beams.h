@@ -112,10 +112,9 @@ private:
         for (int i = 0; i < beam; i++) {
             double total = searches.totals[first + i];
             if (total == NEVER) continue;
-            const Candidates* candidates = batch.candidates_of(searches.rows[first + i]);
-            int size = candidates ? candidates->count : batch.sizes.target_vocab;
-            std::fill_n(next + size, round_up(size, LANES) - size, NEVER);
-            best.add(i, total, next, size, candidates ? candidates->ids.data() : nullptr);
+            LogitIds of = batch.ids_of(searches.rows[first + i]);
+            std::fill_n(next + of.count, round_up(of.count, LANES) - of.count, NEVER);
+            best.add(i, total, next, of.count, of.ids);
             next += width;
         }
     }

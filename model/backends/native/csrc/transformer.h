@@ -81,7 +81,7 @@ struct Model {
         if (shortlist.offsets)
             shortlist_output = std::make_unique<ShortlistOutput>(w.output, shortlist);
         else
-            full_output = std::make_unique<FullOutput>(w.output);
+            full_output = std::make_unique<FullOutput>(w.output, shortlist.candidates);
         WeightReader reader{w.layers, sizes.epsilon};
         for (EncoderLayer& layer : encoder) layer.fill(reader);
         if (sizes.is_pre_norm) encoder_norm = reader.norm();

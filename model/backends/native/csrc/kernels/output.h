@@ -6,7 +6,8 @@
 
 namespace regard {
 
-// The lexical shortlist; without offsets every id is a candidate.
+// The lexical shortlist. Without offsets, all sentences have the same candidates, one for each
+// output of the matrix. If `candidates` is null too, every id is a candidate.
 struct Shortlist {
     const int64_t* offsets;     // (source_vocab + 1), into candidates
     const int32_t* candidates;
@@ -159,13 +160,16 @@ private:
     }
 };
 
-// Computes logits of the whole vocabulary. Its matrix is packed, so that several rows are computed
-// together.
+// Computes logits of the same ids for all sentences. Its matrix is packed, so that several rows are
+// computed together.
 class FullOutput {
 public:
-    int vocab;
+    const int count;
+    const int32_t* const ids;  // (count), ascending; null if output i belongs to id i
 
-    FullOutput(const MatrixSpec& spec) : vocab(spec.out) { linear.append(spec, NEVER); }
+    FullOutput(const MatrixSpec& spec, const int32_t* ids) : count(spec.out), ids(ids) {
+        linear.append(spec, NEVER);
+    }
 
     // Returns the bytes of the memory that the layer owns.
     size_t bytes() const { return linear.bytes(); }
@@ -177,7 +181,10 @@ public:
         linear.each<Activation::NONE>(x, n, 0, linear.out, [=](int r, int i, Floats logits) REGARD_INLINE {
             search[r].take(logits, i);
         });
-        for (int r = 0; r < n; r++) best[r] = searches[r].found();
+        for (int r = 0; r < n; r++) {
+            int found = searches[r].found();
+            best[r] = ids ? ids[found] : found;
+        }
     }
 
     // Writes the logits of n rows to `memory`. Returns the width of each row of logits, which is
