@@ -53,6 +53,17 @@ class TokenizedText:
     special: list[bool]  # whether each token is a special token, such as EOS, and not text
 
 
+class _Texts(dict[int, str]):
+    """The texts of tokens, each found when it is first needed."""
+
+    def __init__(self, find: Callable[[int], str]) -> None:
+        self.find = find
+
+    def __missing__(self, token: int) -> str:
+        text = self[token] = self.find(token)
+        return text
+
+
 class Tokenizer:
     """Tokenises with one SentencePiece vocabulary, whose file also holds the normaliser.
 
@@ -76,6 +87,10 @@ class Tokenizer:
         # Decoded text leaves these ids out.
         self.hidden_ids: frozenset[int] = frozenset((self.eos_id, self.unk_id))
         self.prefix: list[int] = []  # ids in front of every text, such as a language token
+        # SentencePiece joins the bytes of a character. All other tokens have texts of their own.
+        has_bytes = any(self.processor.is_byte([*range(self.vocab_size)]))
+        self.first_texts = _Texts((lambda _: "") if has_bytes else self._text_alone)
+        self.next_texts = _Texts(self._text_inside)
         # Characters that `unknown_spans` has met. A character is unknown if the vocabulary does not
         # have it, or not in all places of a word.
         self.known_characters: set[str] = set()
@@ -141,8 +156,22 @@ class Tokenizer:
 
     def decode(self, ids: list[int]) -> str:
         """Returns the text of ids. EOS and unknown tokens are left out."""
+        first = self.first_texts[ids[0]] if ids else ""
+        # SentencePiece removes the space in front of the first word. It takes four times as long.
+        if not first:
+            return self._text_of(ids)
+        return first + "".join(map(self.next_texts.__getitem__, ids[1:]))
+
+    def _text_of(self, ids: list[int]) -> str:
         text: str = self.processor.decode([i for i in ids if i not in self.hidden_ids])
         return text
+
+    def _text_alone(self, token: int) -> str:
+        return self._text_of([token])
+
+    def _text_inside(self, token: int) -> str:
+        first = next(i for i in range(self.vocab_size) if self.first_texts[i])
+        return self._text_of([first, token]).removeprefix(self.first_texts[first])
 
     def tokenize(self, text: str) -> TokenizedText:
         """Returns a text with the ids that the model reads, a prefix and EOS included."""

@@ -51,6 +51,15 @@ def test_end_and_unknown_leave_no_trace(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode([*ids, tokenizer.unk_id, tokenizer.eos_id]) == "Good morning"
 
 
+@given(st.lists(st.integers(0, 31999) | st.integers(0, 20), max_size=8))
+@example([13, 13, 5, 5])  # two spaces at the start
+@example([0, 13, 1, 4])
+def test_any_ids_have_the_text_of_sentencepiece(tokenizer: Tokenizer, ids: list[int]) -> None:
+    shown = [i for i in ids if i not in (tokenizer.eos_id, tokenizer.unk_id)]
+    assert tokenizer.pieces([13]) == [WORD_START]
+    assert tokenizer.decode(ids) == tokenizer.processor.decode(shown)
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_offsets_give_each_piece_its_text(tokenizer: Tokenizer, text: str) -> None:
     encoding = tokenizer.encode_with_offsets(text)
@@ -109,6 +118,12 @@ def byte_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     signs = {"bos_id": -1, "eos_id": 0, "unk_id": 1}
     path.write_bytes(pieces_model(sentences, 300, byte_fallback=True, **signs))
     return Tokenizer(path)
+
+
+@given(st.lists(st.integers(0, 299), max_size=8))
+def test_bytes_become_characters(byte_tokenizer: Tokenizer, ids: list[int]) -> None:
+    shown = [i for i in ids if i not in byte_tokenizer.hidden_ids]
+    assert byte_tokenizer.decode(ids) == byte_tokenizer.processor.decode(shown)
 
 
 def slices(tokenized: TokenizedText) -> list[str]:
