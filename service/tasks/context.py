@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from service.errors import DeadlineExceededError
 from service.items import Result
 from service.metrics.figures import NO_MODEL
+from service.models.catalog import Catalog
 from service.models.served import NotLoadedError
 from service.tasks.backend import Admitter, Lease
 
@@ -93,6 +94,14 @@ class RequestContext:
             ) from None
         finally:
             self.is_waiting = False
+
+    async def wait_for_model(
+        self, name: str | None, catalog: Catalog, backend: Admitter, seconds: float
+    ) -> None:
+        """Waits for the model that a request names, if it is loaded on demand."""
+        wanted = catalog.named(name or "")
+        if wanted in catalog.on_demand and wanted not in catalog.served:
+            await self.wait_for_models(backend, NotLoadedError((wanted,)), seconds)
 
     def release(self) -> None:
         """Ends the admission, and cancels the unfinished items."""

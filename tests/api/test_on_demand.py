@@ -141,6 +141,25 @@ def test_attention_loads_its_model(
     assert ready(server) == ["si-en"]
 
 
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/embed", {"inputs": SENTENCE}),
+        ("/embed_all", {"inputs": SENTENCE}),
+        ("/v1/embeddings", {"input": SENTENCE}),
+        ("/attention", {"text": SENTENCE, "task": "embed"}),
+    ],
+)
+def test_embedding_loads_its_model(
+    serve: Serve, folder: Path, path: str, fields: dict[str, Any]
+) -> None:
+    """The encoder of a translation model embeds; a worker that echoes has none."""
+    server = serve(models=(str(folder),), max_loaded_models=1)
+    response = server.post(path, json={"model": "si-en", **fields})
+    assert response.status_code != 404, response.text
+    assert ready(server) == ["si-en"]
+
+
 def test_alignment_loads_its_model(serve: Serve, folder: Path) -> None:
     server = serve(models=(str(folder),), max_loaded_models=1)
     query = {"from": "si", "to": "en", "includeAlignment": "true"}

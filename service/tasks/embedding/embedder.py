@@ -65,7 +65,7 @@ class Embedder:
             self.missing += f". These models embed too if a request names them: {known}"
 
     async def embed(self, query: EmbedQuery, context: RequestContext) -> tuple[Vectors, EmbedUsage]:
-        reader = self._reader(query.model)
+        reader = await self._reader(query.model, context)
         if reader.size is not None:
             check_dimensions(query.dimensions, reader.size)
         results, usage = await self._compute(query, reader, context)
@@ -82,7 +82,7 @@ class Embedder:
         self, query: EmbedQuery, context: RequestContext
     ) -> tuple[list[Vectors], EmbedUsage]:
         """Returns the vectors of each input's T tokens, (T, D), and the usage."""
-        reader = self._reader(query.model)
+        reader = await self._reader(query.model, context)
         results, usage = await self._compute(query, reader, context)
         vectors = [
             np.frombuffer(each.value, dtype=np.float32).reshape(number, -1)
@@ -90,7 +90,10 @@ class Embedder:
         ]
         return vectors, usage
 
-    def _reader(self, name: str | None) -> TextReader:
+    async def _reader(self, name: str | None, context: RequestContext) -> TextReader:
+        if self.catalog.on_demand:
+            limit = self.settings.request_timeout_seconds
+            await context.wait_for_model(name, self.catalog, self.backend, limit)
         among = self.readers if name is not None or self.catalog.embedders else {}
         return self.catalog.choose(name, among, "model {} that embeds", self.missing)
 
