@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -30,7 +30,7 @@ import numpy as np
 from service.bulk.formats import OUTPUTS
 from service.bulk.job import Job, restore
 from service.bulk.rows import Chunk, JobError, Outcome
-from service.files.session import complete_file
+from service.disk import complete_file, sync_folder
 
 WORK = "_work"
 MANIFEST = "_manifest.json"
@@ -83,13 +83,13 @@ class OutputFolder:
             raise JobError(
                 f"{self.path} has {shards[0]} of an unknown job; choose another --output"
             )
-        with durable_file(self.work / "shards.npy") as file:
+        with complete_file(self.work / "shards.npy", is_durable=True) as file:
             np.save(file, job.table)
         self.record(job)
 
     def record(self, job: Job) -> None:
         """Records the options and the inputs of a job. After this call, the job can be resumed."""
-        with durable_file(self.work / "job.json") as file:
+        with complete_file(self.work / "job.json", is_durable=True) as file:
             file.write(json.dumps(job.description(), indent=1).encode())
 
     def recorded(self) -> Job | None:
@@ -129,7 +129,7 @@ class OutputFolder:
     def commit(self, job: Job, index: int, chunk: Chunk, outcomes: Sequence[Outcome]) -> None:
         """Writes a chunk of a shard, the first phase of its commit; the second is `publish`."""
         form = OUTPUTS[job.options.output_format]
-        with durable_file(self.chunk_path(job, index, chunk.number)) as file:
+        with complete_file(self.chunk_path(job, index, chunk.number), is_durable=True) as file:
             form.write_chunk(file, job.options.result, job.has_numbers, chunk, outcomes)
 
     def publish(self, job: Job, index: int) -> None:
@@ -142,7 +142,7 @@ class OutputFolder:
         merged = self.work / "merged" / final.name
         paths = [self.chunk_path(job, index, each) for each in range(job.num_chunks(index))]
         try:
-            with durable_file(merged) as file:
+            with complete_file(merged, is_durable=True) as file:
                 num_rows = OUTPUTS[job.options.output_format].merge(paths, file)
             if num_rows != job.shard(index).num_rows:
                 raise JobError(
@@ -158,7 +158,7 @@ class OutputFolder:
 
     def finish(self, manifest: dict[str, Any]) -> None:
         written = self.work / MANIFEST
-        with durable_file(written) as file:
+        with complete_file(written, is_durable=True) as file:
             file.write(json.dumps(manifest, indent=1).encode())
         os.replace(written, self.path / MANIFEST)
         sync_folder(self.path)
@@ -181,24 +181,6 @@ def listed(folder: Path) -> list[str]:
         return os.listdir(folder)
     except FileNotFoundError:
         return []
-
-
-@contextmanager
-def durable_file(path: Path) -> Iterator[IO[bytes]]:
-    """Yields a temporary file, and renames it to `path` when its bytes are on the disk."""
-    with complete_file(path) as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Journal:

@@ -14,6 +14,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from service.console import console, say, stop
+from service.disk import complete_file
 from service.files.client import Client, Reply, ServerError, in_requests
 from service.files.session import (
     STANDARD_INPUT,
@@ -22,7 +23,6 @@ from service.files.session import (
     Requests,
     Url,
     VectorFileError,
-    complete_file,
     connected,
     count_lines,
     errors_shown,

@@ -1,14 +1,12 @@
-"""Options, errors, progress, lines and output files of `regard translate`, `embed` and `mcp`."""
+"""Options, errors, progress and lines of `regard translate`, `embed` and `mcp`."""
 
-import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import IO, Annotated, Any, BinaryIO, NoReturn
+from typing import Annotated, Any, BinaryIO, NoReturn
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -126,27 +124,3 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
         except UnicodeDecodeError:
             message = f"line {number} of {name} is not UTF-8; save the text with the encoding UTF-8"
             raise LineError(message) from None
-
-
-@contextmanager
-def complete_file(path: Path) -> Iterator[IO[bytes]]:
-    """Yields a temporary file in the folder of `path`, and renames it to `path` at the end.
-
-    After an error the temporary file is deleted, and an older file at `path` is kept.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            yield file
-            file.flush()
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)  # the umask can be read only by setting a new one
-    os.umask(mask)
-    return mask

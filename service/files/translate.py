@@ -14,6 +14,7 @@ import typer
 from rich.progress import Progress
 
 from service.console import console, say, stop
+from service.disk import complete_file
 from service.documents.base import DocumentError
 from service.documents.formats import FORMATS, extension_of, read_document
 from service.files.client import Client, RefusedError, ServerError, in_requests
@@ -23,7 +24,6 @@ from service.files.session import (
     Models,
     Requests,
     Url,
-    complete_file,
     connected,
     errors_shown,
     opened_lines,

@@ -15,8 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from service.disk import complete_file
 from service.models.registry.errors import CacheError
-from service.models.registry.files import ModelFile, complete_file, differing
+from service.models.registry.files import ModelFile, differing
 from service.models.registry.references import COMMIT, ModelEntry
 
 RECORDS = "references"
@@ -85,8 +86,7 @@ class ModelCache:
             "files": files,
         }
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with complete_file(path) as file:
+            with complete_file(path, is_durable=True) as file:
                 file.write(json.dumps(content, indent=1).encode() + b"\n")
         except OSError as error:
             raise CacheError(

@@ -20,13 +20,14 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from service.disk import complete_file
 from service.models.registry.errors import (
     CacheError,
     DamagedFileError,
     RegistryError,
     TransientError,
 )
-from service.models.registry.files import BLOCK_BYTES, ModelFile, complete_file, difference
+from service.models.registry.files import BLOCK_BYTES, ModelFile, difference
 
 T = TypeVar("T")
 
@@ -154,7 +155,6 @@ def download(file: ModelFile, folder: Path, http: HttpClient, report: Report) ->
     """Fetches a file into a folder, unpacks and checks it. After a failure, no part of it stays."""
     target = folder / file.name
     with disk_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
         return http.retry(file.url, lambda: _fetch(file, target, http, report))
 
 
@@ -163,7 +163,7 @@ def _fetch(file: ModelFile, target: Path, http: HttpClient, report: Report) -> M
     headers = {"Accept-Encoding": "gzip" if file.is_packed else "identity"}
     limit = MAX_UNPACKED_BYTES if file.size is None else file.size
     digest, size = hashlib.sha256(), 0
-    with http.open(file.url, headers) as response, complete_file(target) as output:
+    with http.open(file.url, headers) as response, complete_file(target, True) as output:
         blocks = _received(response, report)
         try:
             for block in _unpacked(blocks) if file.is_packed else blocks:

@@ -1,14 +1,11 @@
 """Files of a model, published by a registry or stored on disk, with their checksums."""
 
 import hashlib
-import os
 import re
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import IO, TypeGuard
+from typing import TypeGuard
 
 from model.checkpoints.formats.files import INDEX, WEIGHTS
 from model.regular_files import MAX_WEIGHT_BYTES, check_file
@@ -16,8 +13,6 @@ from service.models.registry.errors import DamagedFileError, RegistryError
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 BLOCK_BYTES = 1 << 18
-PARTIAL = ".part"
-"""Suffix of a file that is not complete yet."""
 
 LOADER_FILES = frozenset(
     (
@@ -100,21 +95,6 @@ def _weights_of(names: list[str]) -> list[str]:
     stem, _, suffix = first.removesuffix(INDEX).rpartition(".")
     shard = re.compile(rf"{stem}-\d+-of-\d+\.{suffix}")
     return [first, *(name for name in names if first.endswith(INDEX) and shard.fullmatch(name))]
-
-
-@contextmanager
-def complete_file(path: Path) -> Iterator[IO[bytes]]:
-    """Yields a temporary file, which is renamed to `path` when its bytes are on the disk."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=PARTIAL, delete=False) as file:
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)  # so that another user may run the server
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
 
 
 def measure(name: str, path: Path) -> ModelFile:

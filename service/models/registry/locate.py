@@ -10,10 +10,11 @@ from pathlib import Path
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles, read_cross_encoder
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles, read_config
 from model.checkpoints.load import ModelFiles
+from service.disk import PARTIAL
 from service.models.catalog import find_local
 from service.models.registry.cache import ModelCache, Record
 from service.models.registry.errors import CacheError, DamagedFileError, MissingFilesError
-from service.models.registry.files import PARTIAL, ModelFile, differing, measure
+from service.models.registry.files import ModelFile, differing, measure
 from service.models.registry.references import ModelEntry, Source, read_entries
 from service.models.remote import find_remote
 
