@@ -31,6 +31,19 @@ _SPACES = dict.fromkeys(map(ord, "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
 
 
+# Largest length of a sentence that is searched for a repeated phrase.
+MAX_REPEATED_CHARS = 80
+
+# A phrase of one to three words that is repeated, so that there are four words or more. Typographic
+# quotes and dashes are left out, because their style is that of a whole sentence. So is the English
+# `I`, which has a capital letter in the middle of a sentence too.
+_WORD = r"[^\W\d_]++(?:['’.-][^\W\d_]++)*+"
+_REPEATED = re.compile(
+    rf"(?=(?:\W*+{_WORD}){{4}})[(\[¡¿]*+(?!(?-i:I)\b)(?P<phrase>{_WORD}(?:,? {_WORD}){{0,2}}?)"
+    r"(?:[,;.!?…]{0,3} (?P=phrase)(?!\w))++[,;.:!?…)\]]*+",
+    re.IGNORECASE,
+)
+
 # A column of a line, with the tabs after it.
 _CELL = re.compile(r"[^\t]+\t*|\t+")
 
@@ -80,6 +93,26 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
 def whole_blocks(text: str) -> Segments:
     """Returns each part with a letter as one sentence. The parts end at BREAK."""
     return _segments(_AFTER_BREAK.split(text))
+
+
+def split_repeated(segments: Segments) -> Segments:
+    """Makes each phrase of a sentence that only repeats it a sentence: `Thank you, thank you!`.
+
+    Models have seen few such sentences. They lose a phrase, or add words.
+    """
+    separators, sentences = [segments.separators[0]], list[str]()
+    for sentence, separator in zip(segments.sentences, segments.separators[1:], strict=True):
+        if len(sentence) <= MAX_REPEATED_CHARS and (found := _REPEATED.fullmatch(sentence)):
+            phrase = re.compile(rf"({re.escape(found['phrase'])})(?!\w)", re.IGNORECASE)
+            start, *parts = phrase.split(sentence)
+            separators[-1] += start
+            sentences += parts[::2]
+            separators += parts[1::2]
+        else:
+            sentences.append(sentence)
+            separators.append("")
+        separators[-1] += separator
+    return Segments(tuple(separators), tuple(sentences))
 
 
 def in_one_line(segments: Segments) -> Segments:

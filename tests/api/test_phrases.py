@@ -30,6 +30,28 @@ TO_ENGLISH = {
 }
 
 
+REPEATED = {
+    "thank you thank you": "obrigado obrigado",
+    "Thank you, thank you!": "Obrigado, obrigado!",
+    "THANK YOU, THANK YOU!": "OBRIGADO, OBRIGADO!",
+    "Thank you... thank you.": "Obrigado... obrigado.",
+    "I like it. Thank you thank you": "Eu gosto disso. Obrigado obrigado",
+    "let's go let's go": "vamos lá vamos lá",
+    "New York New York": "Nova Iorque Nova Iorque",
+    "yes sir yes sir": "sim senhor sim senhor",
+    "please please please please": "por favor por favor por favor por favor",
+    "one two one two": "um dois um dois",
+}
+REPEATED_TO_ENGLISH = {
+    "muito obrigado muito obrigado": "thank you very much thank you very much",
+    "por favor por favor": "please please",
+    "Por favor, por favor, por favor": "Please, please, please",
+    "não sei, não sei": "I do not know, I do not know",
+    "MUITO BOM, MUITO BOM": "VERY GOOD, VERY GOOD",
+    "boa noite, boa noite": "good night, good night",
+}
+
+
 def translate(server: AnyServer, texts: list[str], **fields: Any) -> dict[str, Any]:
     response = server.translate(texts, **fields)
     assert response.status_code == 200, response.text
@@ -47,6 +69,22 @@ def test_phrases_have_no_invented_words(serve_real: ServeAny) -> None:
         assert server.translate(text).json() == {"translatedText": expected}
     body = translate(server, ["Excuse me"])
     assert body["warnings"] == [[{"sentence": 0, "guard": "unsure"}]]
+
+
+def test_repeated_phrase_has_all_its_parts(serve_real: ServeAny) -> None:
+    """The models add words to such texts, or lose half of them."""
+    server = serve_real(phrase_beam_size=4)
+    body = translate(server, [*REPEATED])
+    assert body == {"translatedText": [*REPEATED.values()]}
+    body = translate(server, [*REPEATED_TO_ENGLISH], source="pt", target="en")
+    assert body == {"translatedText": [*REPEATED_TO_ENGLISH.values()]}
+    body = translate(server, ["<b>Thank you</b>, thank you!"], format="html")
+    assert body == {"translatedText": ["<b>Obrigado</b>, obrigado!"]}
+    body = translate(server, ["Thank you, thank you!"], return_alignment=True)
+    assert [each["source_words"] for each in body["alignment"][0]] == [
+        [[0, 5], [6, 9]],
+        [[11, 16], [17, 20]],
+    ]
 
 
 def test_phrase_of_a_server_without_beams_has_scores(serve_real: ServeAny) -> None:

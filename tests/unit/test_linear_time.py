@@ -53,6 +53,7 @@ from service.text.segmentation import (
     in_one_line,
     in_paragraphs,
     one_sentence,
+    split_repeated,
     split_sentences,
     whole_blocks,
 )
@@ -194,6 +195,8 @@ def split(text: str, _: Tokenizer) -> None:
         segments.starts(segments.sentences)
         segments.join(segments.sentences)
         in_paragraphs(segments, 1000)
+        split_repeated(segments)
+    split_repeated(Segments(("", ""), (text[:80],)))
     has_letters(text)
     has_words(text)
 

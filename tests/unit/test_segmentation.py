@@ -11,6 +11,7 @@ from service.text.segmentation import (
     Segments,
     in_one_line,
     in_paragraphs,
+    split_repeated,
     split_sentences,
     whole_blocks,
 )
@@ -80,6 +81,33 @@ def test_lone_surrogate_in_the_language_is_a_value_error() -> None:
 )
 def test_splits(text: str, separators: tuple[str, ...], sentences: tuple[str, ...]) -> None:
     assert split_sentences(text, "en") == Segments(separators, sentences)
+
+
+@pytest.mark.parametrize(
+    ("text", "separators", "sentences"),
+    [
+        ("thank you thank you", ("", " ", ""), ("thank you", "thank you")),
+        ("Thank you, thank you!", ("", ", ", "!"), ("Thank you", "thank you")),
+        ("(yes, sir; YES, SIR)", ("(", "; ", ")"), ("yes, sir", "YES, SIR")),
+        ("no no… no no", ("", " ", "… ", " ", ""), ("no", "no", "no", "no")),
+        ("let's go let's go let's go", ("", " ", " ", ""), ("let's go",) * 3),
+        ("wait a minute wait a minute", ("", " ", ""), ("wait a minute",) * 2),
+        ("é bom, é bom.", ("", ", ", "."), ("é bom", "é bom")),
+        ("yes yes yes", ("", ""), ("yes yes yes",)),
+        ("thank you thank youth", ("", ""), ("thank you thank youth",)),
+        ("thank you and thank you", ("", ""), ("thank you and thank you",)),
+        ("“thank you, thank you”", ("", ""), ("“thank you, thank you”",)),
+        ("I know, I know", ("", ""), ("I know, I know",)),
+        ("thank you " * 9, ("", ""), ("thank you " * 9,)),
+    ],
+)
+def test_repeated_phrase_is_a_sentence(
+    text: str, separators: tuple[str, ...], sentences: tuple[str, ...]
+) -> None:
+    segments = split_repeated(Segments(("", ""), (text,)))
+    assert segments == Segments(separators, sentences)
+    around = split_repeated(Segments(("- ", " ", "\n"), (text, "The end.")))
+    assert around.join(around.sentences) == f"- {text} The end.\n"
 
 
 @pytest.mark.parametrize("line_break", LINE_BREAKS)

@@ -44,10 +44,12 @@ from service.text.markup import NO_ENTITIES, protect_markup
 from service.text.messages import Message, read_message, without_syntax
 from service.text.protection import MARKER, ProtectedText, UnknownSpans, merged, protect
 from service.text.segmentation import (
+    MAX_REPEATED_CHARS,
     Segments,
     in_one_line,
     in_paragraphs,
     one_sentence,
+    split_repeated,
     split_sentences,
     whole_blocks,
 )
@@ -420,6 +422,8 @@ def _segments(
         segments = split_sentences(text, source, request.split_lines)
         if paragraph_chars:
             segments = in_paragraphs(segments, paragraph_chars)
+        elif len(segments.sentences) > 1 or len(text) <= MAX_REPEATED_CHARS:
+            segments = split_repeated(segments)
     else:
         segments = whole_blocks(text) if request.has_markup else one_sentence(text)
     return in_one_line(segments) if request.has_markup else segments
