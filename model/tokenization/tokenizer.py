@@ -20,6 +20,7 @@ END = sys.maxunicode + 1
 """Id at the end of a text of characters; no character has this id."""
 
 _WORD = re.compile(r"\S+")
+_LETTERS = re.compile(r"[^\W\d_]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 UNKNOWN = "\U0010fffd"
@@ -114,7 +115,8 @@ class Tokenizer:
     def unknown_spans(self, text: str) -> list[Span]:
         """Returns the spans of the characters that the model would read as unknown tokens.
 
-        A character without a piece of its own is not unknown in a word that is one piece.
+        A character without a piece of its own is not unknown in a word that is one piece. A capital
+        letter is not unknown in a word that `lowered` changes.
         """
         if self.known_characters.issuperset(text):  # this is faster than making a set
             return []
@@ -123,6 +125,8 @@ class Tokenizer:
             is_unknown = self._is_unknown(character)
             (self.unknown_characters if is_unknown else self.known_characters).add(character)
         unknown = characters & self.unknown_characters
+        if unknown and any(map(str.isupper, unknown)):
+            text = self.lowered(text)
         words = _WORD.finditer(text) if unknown else ()
         return [
             (word.start() + first, word.start() + last)
@@ -130,6 +134,27 @@ class Tokenizer:
             if not unknown.isdisjoint(word[0])
             for first, last in self._unknown_in_word(word[0])
         ]
+
+    def lowered(self, text: str) -> str:
+        """Returns a text with unknown capital letters in lower case, if the vocabulary knows these.
+
+        Many vocabularies have `▁índice`, but not `Í`. A word is changed if it is one piece in lower
+        case, because it may be a name otherwise. A word in capitals is changed in any case. The
+        length of the text stays.
+        """
+        return _LETTERS.sub(self._lowered_word, text)
+
+    def _lowered_word(self, found: re.Match[str]) -> str:
+        word, lower = found[0], found[0].lower()
+        if word == lower or len(lower) != len(word) or self.unk_id not in self._ids(word):
+            return word
+        ids = self._ids(lower)
+        if len(ids) == 1 and ids[0] != self.unk_id:
+            return lower
+        if len(word) == 1 or not word.isupper() or self.unk_id in ids:
+            return word
+        title = word[0] + lower[1:]
+        return lower if self.unk_id in self._ids(title) else title
 
     def _is_unknown(self, character: str) -> bool:
         if character.isspace():

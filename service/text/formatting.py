@@ -115,8 +115,12 @@ def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, langu
 
     A word such as `USB`, which has fewer tokens in capitals, stays. A sentence stays if it would
     have more than `limit` tokens, or another number of characters: its tags must keep their places.
+    In other sentences, words are changed whose capital letters the vocabulary does not have.
     """
-    if not any(map(str.isupper, chunked.segments.sentences)):
+    has_unknown = False
+    for ids in chunked.sources:
+        has_unknown = has_unknown or tokenizer.unk_id in ids
+    if not (has_unknown or any(map(str.isupper, chunked.segments.sentences))):
         return
     language = language.partition("-")[0]
 
@@ -125,14 +129,17 @@ def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, langu
         return len(tokenizer.encode(word)) < len(tokenizer.encode(lowered))
 
     sentences = list(chunked.segments.sentences)
-    found = [index for index, each in enumerate(sentences) if is_all_caps(each)]
-    for index in found:
-        lowered = sentence_case(sentences[index], language, is_known)
-        ids = tokenizer.encode(lowered)
-        if len(ids) <= limit and len(lowered) == len(sentences[index]):
-            sentences[index], chunked.sources[index] = lowered, ids
-    if found:
-        chunked.segments = replace(chunked.segments, sentences=tuple(sentences))
+    for index, sentence in enumerate(sentences):
+        lowered = sentence
+        if is_all_caps(sentence):
+            lowered = sentence_case(sentence, language, is_known)
+        if has_unknown:
+            lowered = tokenizer.lowered(lowered)
+        if lowered != sentence:
+            ids = tokenizer.encode(lowered)
+            if len(ids) <= limit and len(lowered) == len(sentence):
+                sentences[index], chunked.sources[index] = lowered, ids
+    chunked.segments = replace(chunked.segments, sentences=tuple(sentences))
 
 
 def is_all_caps(text: str) -> bool:
@@ -189,6 +196,8 @@ def with_case(
     if first.isupper() and begin.isupper() and (first + begin).isalpha():
         return translation  # as in most sentences
     given, found = _FIRST.search(source), _FIRST.search(translation)
+    while found and (char := found[0][0]) >= _MARKER and char not in source:  # of a tag
+        found = _FIRST.search(translation, found.start() + 1)
     if given is None or found is None or found[0] in terms:
         return translation
     word = _like(given[0], found[0], target_code)

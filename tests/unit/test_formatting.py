@@ -46,6 +46,15 @@ def test_source_language_decides_about_i(
     assert chunked.segments.sentences == expected
 
 
+def test_words_with_unknown_capitals_are_lowered(tokenizer: Tokenizer) -> None:
+    text = "Às vezes o Índice é ÚTIL.\nÓTIMO DIA\nÂngela viu o Índice."
+    chunked = chunk_sentences(split_sentences(text, "pt"), tokenizer, 20)
+    lower_capitals(chunked, tokenizer, 20, "pt")
+    sentences = ("às vezes o índice é útil.", "ótimo dia", "Ângela viu o índice.")
+    assert chunked.segments.sentences == sentences
+    assert chunked.sources == [tokenizer.encode(each) for each in sentences]
+
+
 def test_sentence_that_gets_too_long_stays(tokenizer: Tokenizer) -> None:
     chunked = chunk_sentences(split_sentences("GNU NASA", "en"), tokenizer, 20)
     ids = [*chunked.sources]

@@ -89,6 +89,28 @@ def test_word_of_one_piece_is_known_without_its_letters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "lowered", "spans"),
+    [
+        ("Índice: Às vezes é Útil.", "índice: às vezes é útil.", []),
+        ("NÃO ABRA A ATENÇÃO", "não ABRA A atenção", []),
+        ("CAMARÃO", "Camarão", []),
+        ("ÂNGELA", "ângela", []),
+        ("Ângela viu Ítalo.", "Ângela viu Ítalo.", [(0, 1), (11, 12)]),
+        ("Öl ÖL Õ", "Öl ÖL Õ", [(0, 1), (3, 4), (6, 7)]),
+        ("Ele é bom", "Ele é bom", []),
+        ("Índice €5", "índice €5", [(7, 8)]),
+    ],
+)
+def test_capital_letter_is_known_if_its_word_is_one_piece_in_lower_case(
+    tokenizer: Tokenizer, text: str, lowered: str, spans: list[tuple[int, int]]
+) -> None:
+    """The built-in vocabularies have `▁índice`, but no `Í`."""
+    assert tokenizer.unk_id in tokenizer.encode("Í")
+    assert tokenizer.unknown_spans(text) == spans
+    assert tokenizer.lowered(text) == lowered
+
+
+@pytest.mark.parametrize(
     ("text", "expected"), [("Hello, world", []), ("a €5 and {b}", [(2, 3), (9, 10), (11, 12)])]
 )
 def test_unknown_characters_are_found_in_their_places(
