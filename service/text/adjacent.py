@@ -20,7 +20,9 @@ _INDEX = re.compile(
 )
 _LONG_INDEX = re.compile(r"[^\W\d_]{5,8}")  # only of a letter or two: `P<sub>total</sub>`
 
-_BASE = re.compile(r"(?<![^\W_])(?:(?:\d[\d.,]*\s?[×x·⋅*]\s?)?\d[\d.,]*|[^\W\d_]{1,2})$")
+_BASE = re.compile(
+    r"(?<![^\W_])(?:[^\W\d_]=)?(?:(?:\d[\d.,]*\s?[×x·⋅*]\s?)?\d[\d.,]*|[^\W\d_]{1,2})$"
+)
 _SUBSCRIPT_BASE = re.compile(rf"{_BASE.pattern}|(?<![^\W_])[^\W\d_]{{1,8}}$")
 MAX_BASE_CHARS = 64
 _AFTER_INDEX = re.compile(r"[^\W_]{1,2}(?![^\W_])")

@@ -184,7 +184,7 @@ _SPACED = (
     r"(?:[=!]==?|[<>]=|&&|(?<=[A-Za-z] )&(?= [A-Za-z])|\|\|?|[-=]>|<-|:=|<=>|<<|>>"
     r"|[=<>→⇒↔≠≤≥≈∈×÷±·∪∩∧∨⊂⊆])"
 )
-_TIGHT = r"(?:[=!]==?|[<>]=|&&|\|\||[-=]>|[=→⇒≠≤≥≈×÷±·*∪∩∧∨])"
+_TIGHT = r"(?:[<>](?=\w++(?![\w>]))|[=!]==?|[<>]=|&&|\|\||[-=]>|[=→⇒≠≤≥≈×÷±·*∪∩∧∨])"
 _OPERAND = rf"(?:[A-Za-z]{{1,2}}[{SCRIPTS}]{{1,9}}|[A-Za-z]|\d{{1,15}}(?:[.,]\d{{1,15}})?)"
 
 FORMULAS = Group(
@@ -196,7 +196,7 @@ FORMULAS = Group(
             rf"{_OPERAND}(?:(?: {_SPACED} |{_TIGHT}){_OPERAND}){{1,6}}(?!\w)",
             (
                 "The value is ⟦a == b⟧ or ⟦x && y⟧, and ⟦A → B⟧ if ⟦x > 0⟧.",
-                "We know ⟦E = mc²⟧ and ⟦x=5⟧.",
+                "We know ⟦E = mc²⟧ and ⟦x=5⟧, or ⟦a<b⟧ and ⟦n>0⟧.",
             ),
         ),
     ),
@@ -244,6 +244,7 @@ DOTS = Group(
     ),
 )
 
+_COMMANDS = "pip pip3 npm yarn cargo apt apt-get brew gem conda composer git docker kubectl helm"
 _INSTALLERS = _any("pip3? npm yarn pnpm cargo apt(?:-get)? brew gem conda composer")
 _INSTALLS = _any("install uninstall add remove run i update upgrade")
 _TOOLS = _any("git docker kubectl helm systemctl")
@@ -260,15 +261,20 @@ COMMANDS = Group(
     (
         Syntax(
             "command",
-            rf"(?:sudo )?{_INSTALLERS} {_INSTALLS}{_FLAGS}"
+            rf"import [a-z_][\w.]* as (?!{_STOPS}\b)[a-z]{{1,3}}(?!\w)"
+            r"|from [a-z_.]+ import [a-z_]\w*"
+            rf"|(?:sudo )?{_INSTALLERS} {_INSTALLS}{_FLAGS}"
             rf"(?: (?!{_STOPS}\b)[\w@/.:\[\]<>=~^*-]*\w\]?)?(?!\w)"
             rf"|(?:sudo )?{_TOOLS} {_ACTIONS}(?: up| down| origin \w+){{0,1}}(?![\w-]){_FLAGS}"
             rf"|npx [\w@/-]+|{_PROGRAMS}(?: --?[\w=-]+)+",
-            ("Run ⟦pip install regard⟧ or ⟦git push origin main⟧ and ⟦rm -rf⟧ now.",),
-            ("Run the install and make it go.",),
+            (
+                "Run ⟦pip install regard⟧ or ⟦git push origin main⟧ and ⟦rm -rf⟧ now.",
+                "⟦sudo apt-get update⟧ is old, ⟦import numpy as np⟧ is new.",
+            ),
+            ("Run the install and make it go.", "They import cars from China."),
         ),
     ),
-    words=(" install", "npm ", "git ", "docker "),
+    words=tuple(f"{each} " for each in f"{_COMMANDS} systemctl npx import".split()),
 )
 
 _CLAUSES = _any("SELECT WHERE HAVING JOIN UNION UPDATE DELETE INSERT DISTINCT")

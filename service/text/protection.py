@@ -42,7 +42,11 @@ _EMPHASIS_MARKS = frozenset("*_~")
 
 _START_TAG = re.compile(r"[<\[]([A-Za-z0-9][\w:-]*)(?:[\s=][^<>]*)?(?<!/)[>\]]")
 _END_TAG = re.compile(r"[<\[]/([A-Za-z0-9][\w:-]*)\s*[>\]]")
-_BRACKETS = {"{": "}", "<": ">", "<<": ">>", "[[": "]]"}
+_BRACKETS = {
+    **{"{": "}", "<": ">", "<<": ">>", "[[": "]]"},
+    **dict.fromkeys("\u2066\u2067\u2068", "\u2069"),
+    **dict.fromkeys("\u202a\u202b\u202d\u202e", "\u202c"),
+}
 
 # In the search for unknown words, noncharacters replace unknown characters. Each stands for a kind:
 # a letter, a sign that may join letters, a sign apart from letters, and one that only joins digits.
@@ -144,18 +148,20 @@ class Marking:
         if unknown is None:
             unknown = self.unknown(text)
         characters = {char for span in unknown for char in text[slice(*span)]}
-        plain = folded(text, characters, self.keeps_length)
+        given, plain = text, folded(text, characters, self.keeps_length)
         if plain != text:
             text, unknown = plain, self.unknown(plain)
         found = _find(text, unknown)
         if not found:
             return text
+        if len(given) != len(text):
+            given = text
         parts: list[str] = []
         end = 0
         for first, last in found:
             if len(self.spans) >= self.limit:
                 break
-            parts += (text[end:first], self.mark(text[first:last]))
+            parts += (text[end:first], self.mark(given[first:last]))
             end = last
         return "".join([*parts, text[end:]])
 

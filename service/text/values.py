@@ -30,23 +30,23 @@ _ID_PART = r"(?:[A-Z]{1,6}(?![A-Za-z0-9])|[A-Za-z]{0,64}\d[A-Za-z0-9]*+)"
 _BASE = rf"[^\W_{SCRIPTS}]"
 
 AMOUNTS = Group(
-    rf"(?<!\w)(?=[A-Zk{_CURRENCIES}])",
+    rf"(?<!\w)(?=[A-Zk{_CURRENCIES}+\-\u2212])",
     {},
     (
         Syntax(
             "amount after letters and a sign",
-            rf"(?<![\w{_CURRENCIES}])[A-Z]{{1,3}}[{_CURRENCIES}]{_SPACE}{_NUMBER_SIGN}\d{{1,15}}"
+            rf"(?<![\w{_CURRENCIES}]){_NUMBER_SIGN}[A-Z]{{1,3}}[{_CURRENCIES}]{_SPACE}{_NUMBER_SIGN}\d{{1,15}}"
             rf"(?:{_GROUP}){{0,7}}+{_EXACT}",
             ("Pay ⟦R$ 1.234,56⟧ or ⟦R$ 1.234.567,89⟧", "⟦US$ 1,234.56⟧, ⟦R$ 50⟧ and ⟦R$50,00⟧"),
             ("R$ 36,3 milhões, US$2.25bn and $5",),
         ),
         Syntax(
             "amount after a sign",
-            rf"(?<![\w{_CURRENCIES}])(?:[{_CURRENCIES}]|(?=[A-Z]{{3}}(?![A-Za-z]))(?:{_CODES})"
+            rf"(?<![\w{_CURRENCIES}]){_NUMBER_SIGN}(?:[{_CURRENCIES}]|(?=[A-Z]{{3}}(?![A-Za-z]))(?:{_CODES})"
             rf"|Fr\.|kr\.?){_SPACE}{_NUMBER_SIGN}\d{{1,15}}(?:{_GROUP}){{1,7}}+{_EXACT}",
             (
                 "⟦$5,000⟧, ⟦£12.50⟧, ⟦€1\u202f234,56⟧ and ⟦$-1,000⟧",
-                "⟦CHF 1'234.50⟧ and ⟦₹12,34,567.89⟧",
+                "⟦CHF 1'234.50⟧ and ⟦₹12,34,567.89⟧, ⟦−$1,000⟧",
             ),
             ("$1.5 million, $1,234.56 million and $12.5",),
         ),
@@ -160,13 +160,17 @@ IDS = Group(
 
 # Signs of fractions and units that have no meaning without the number in front of them.
 QUANTITIES = Group(
-    rf"(?<!\w)(?=[\d°{MEASURES}])",
+    rf"(?<!\w)(?=[\d°{MEASURES}+\-\u2212±])",
     {},
     (
         Syntax(
             "fraction or unit",
+            rf"(?:[-+\u2212±](?=[\d{MEASURES}]))?"
             rf"(?:\d{{1,15}}(?:[.,]\d{{1,15}})?{_SPACE})?(?:[{MEASURES}]|°[CFK]?(?!\w))",
-            ("Add ⟦2½⟧ cups at ⟦180 ℃⟧ or ⟦25 °C⟧, then ⟦10㎡⟧, ⟦°F⟧.",),
+            (
+                "Add ⟦2½⟧ cups at ⟦180 ℃⟧ or ⟦25 °C⟧, then ⟦10㎡⟧, ⟦°F⟧.",
+                "From ⟦−5 °C⟧ to ⟦+3°⟧, or ⟦-½⟧ at 5-⟦10 °C⟧.",
+            ),
             ("Add 2 cups.",),
         ),
     ),

@@ -88,6 +88,31 @@ def test_words_beside_signs_are_translated(real_server: AnyServer, text: str) ->
     assert [part for part in TRANSLATED[text] if part not in translated] == [], translated
 
 
+CAPITALS = {
+    "Às vezes chove.": "Sometimes it rains.",
+    "Ótimo!": "Great!",
+    "Índice": "Index",
+    "Últimas notícias": "Latest news",
+    "NÃO SEI": "I DO NOT KNOW",
+    "OPÇÕES": "OPTIONS",
+    "CAMARÃO": "SHRIMP",
+    "ATENÇÃO: NÃO ABRA": "ATTENTION: DO NOT OPEN",
+    "Um Ótimo Filme": "A Great Film",
+    "Ângela saiu.": "Ângela left.",
+}
+
+
+def test_words_whose_capital_letter_is_unknown_are_translated(real_server: AnyServer) -> None:
+    """The vocabulary has no `Ó`. Names such as `Ângela` are not lowered, but kept."""
+    response = real_server.translate([*CAPITALS], source="pt", target="en")
+    assert response.json() == {"translatedText": [*CAPITALS.values()]}
+
+
+@pytest.mark.parametrize("text", ["“123”", "−5 km²", "— 5 —", "“{name}”", "10–12"])
+def test_text_without_words_keeps_its_signs(real_server: AnyServer, text: str) -> None:
+    assert real_server.translate(text).json()["translatedText"] == text
+
+
 HTML = [
     "<p>The cat sat on the <b>mat</b>.</p>\n<ul><li>One dog</li><li>Two dogs</li></ul>",
     'Read <a href="https://example.com/?a=1&amp;b=2">the page</a> <br> now',

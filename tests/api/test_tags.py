@@ -40,6 +40,7 @@ INDICES = {
     "The price of CO<sub>2</sub> rises.": "CO<sub>2</sub>",
     "The element <sup>235</sup>U is rare.": "<sup>235</sup>U",
     "The value of T<sub>max</sub> is high.": "T<sub>max</sub>",
+    "The curve y=x<sup>2</sup> is a parabola.": "y=x<sup>2</sup>",
 }
 
 
@@ -198,6 +199,11 @@ NOT_TRANSLATED = {
 @pytest.mark.parametrize("text", NOT_TRANSLATED)
 def test_element_notranslate_is_kept(real_server: Server, text: str) -> None:
     assert NOT_TRANSLATED[text] in html(real_server, text)
+
+
+def test_word_behind_a_tag_has_its_case(real_server: Server) -> None:
+    assert html(real_server, "(<i>see below</i>)") == "(<i>ver abaixo</i>)"
+    assert html(real_server, "(<i>See below</i>)") == "(<i>Veja abaixo</i>)"
 
 
 ENTITIES = [

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.text.carriage import VARIANTS, carry, split_at_markers
-from service.text.protection import MARKER, protect
+from service.text.protection import FIRST_MARKER, MARKER, protect
 from service.text.values import WINDOW_CHARS
 from tests.text_tokenizers import unknown_characters
 
@@ -109,6 +109,20 @@ def test_search_in_long_numbers_is_linear(text: str) -> None:
     start = time.process_time()
     protect(text)
     assert time.process_time() - start < 20
+
+
+def test_spans_keep_their_typographic_signs() -> None:
+    unknown = unknown_characters("“”’−—")
+    found = protect("He wrote “print(“hi”)” at −5 °C — for −$1,000.", unknown, keeps_length=True)
+    assert found.spans == ("print(“hi”)", "−5 °C", "−$1,000")
+
+
+def test_marks_of_directions_have_a_text_between_them() -> None:
+    found = protect("Open \u2066Settings\u2069 now.")
+    first, last = map(chr, (FIRST_MARKER, FIRST_MARKER + 1))
+    assert found.pairs == {first: last}
+    assert found.keeps_order(f"Abra {first}ajustes{last}.")
+    assert not found.keeps_order(f"Abra ajustes {first}{last}.")
 
 
 @pytest.mark.parametrize("variant", range(len(VARIANTS)))

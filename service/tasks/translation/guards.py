@@ -153,8 +153,15 @@ def _is_small(word: str) -> bool:
 
 
 def adds_brackets(reading: Reading) -> bool:
-    """Returns whether the translation of a short phrase has more brackets than the phrase."""
-    return any(reading.text.count(each) > reading.source.count(each) for each in BRACKETS)
+    """Returns whether a short phrase has more brackets in its translation, or half of a pair."""
+    source, text = reading.source, reading.text
+    if any(text.count(each) > source.count(each) for each in BRACKETS):
+        return True
+    for opening, closing in zip(BRACKETS[::2], BRACKETS[1::2], strict=True):
+        missing = source.count(opening) - text.count(opening)
+        if missing and missing != source.count(closing) - text.count(closing):
+            return True
+    return False
 
 
 def repeats_words(reading: Reading) -> bool:

@@ -184,8 +184,11 @@ class TranslatedText:
         This can happen only in alternatives, the translations after the best one. In the best one,
         `fidelity.complete` has made sure that every span is present.
         """
-        parts = [self.separators[0]]
-        for sentence, separator in zip(self.sentences, self.separators[1:], strict=True):
+        separators = self.separators
+        if typography := self.protected.typography:
+            separators = tuple(map(typography.applied, separators))
+        parts = [separators[0]]
+        for sentence, separator in zip(self.sentences, separators[1:], strict=True):
             if (translation := sentence.translation(rank)) is None:
                 return None
             parts += (translation, separator)
