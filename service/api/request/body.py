@@ -36,8 +36,11 @@ from service.http_server.byte_budget import (
 T = TypeVar("T")
 Pieces = AsyncGenerator[bytes, None]
 
-CHUNK_BYTES = 256 * 1024
-"""Size of the chunks in which a multipart form is parsed. Other requests run between chunks."""
+CHUNK_BYTES = 64 * 1024
+"""Size of the chunks in which a multipart form is parsed. Other requests run between chunks.
+
+A chunk that is full of beginnings of boundaries takes 9 ms.
+"""
 
 UNSAID = (FORM, "text/plain", "")  # media types that clients send without knowing the body
 MARGIN = 64  # bytes of a body in which JSON begins
@@ -74,7 +77,7 @@ async def read_fields(request: Request, is_keyless: bool = False) -> dict[str, A
     if content_type in (FORM, "") or (not body and query):
         return {**merge(_parse_form(body)), **query}
     if content_type == MULTIPART:
-        form = await parse_multipart(request.headers, _pieces_of(body), max_bytes)
+        form = await parse_multipart(request.headers, _only(body), max_bytes)
         return {**merge(form), **query}
     raise InvalidRequestError(
         f"Content-Type {content_type[:SHOWN_CHARS]} is not supported",
@@ -184,7 +187,11 @@ async def parse_multipart(
     """Returns the fields of a multipart form: texts of up to `max_bytes` bytes, and Uploads."""
     try:
         parser = MultiPartParser(
-            headers, pieces, max_files=max_files, max_fields=MAX_FIELDS, max_part_size=max_bytes
+            headers,
+            _chunks(pieces),
+            max_files=max_files,
+            max_fields=MAX_FIELDS,
+            max_part_size=max_bytes,
         )
         form = await parser.parse()
     except MultiPartException as error:
@@ -197,10 +204,15 @@ async def parse_multipart(
         await form.close()
 
 
-async def _pieces_of(body: bytes) -> Pieces:
-    for begin in range(0, len(body), CHUNK_BYTES):
-        yield body[begin : begin + CHUNK_BYTES]
-        await asyncio.sleep(0)  # lets other requests run
+async def _only(body: bytes) -> Pieces:
+    yield body
+
+
+async def _chunks(pieces: Pieces) -> Pieces:
+    async for piece in pieces:
+        for begin in range(0, len(piece), CHUNK_BYTES):
+            yield piece[begin : begin + CHUNK_BYTES]
+            await asyncio.sleep(0)  # lets other requests run
 
 
 async def _value(value: str | UploadFile) -> str | Upload:
