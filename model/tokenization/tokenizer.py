@@ -95,6 +95,7 @@ class Tokenizer:
         # Characters that `unknown_spans` has met. A character is unknown if the vocabulary does not
         # have it, or not in all places of a word.
         self.known_characters: set[str] = set()
+        self.known_bytes = bytearray()  # those in ASCII
         self.unknown_characters: set[str] = set()
 
     def id_of(self, piece: str) -> int:
@@ -118,12 +119,18 @@ class Tokenizer:
         A character without a piece of its own is not unknown in a word that is one piece. A capital
         letter is not unknown in a word that `lowered` changes.
         """
-        if self.known_characters.issuperset(text):  # this is faster than making a set
+        if text.isascii():  # this takes a fifth of the time of a set
+            is_known = not text.encode().translate(None, self.known_bytes)
+        else:
+            is_known = self.known_characters.issuperset(text)  # this is faster than making a set
+        if is_known:
             return []
         characters = set(text) - self.known_characters
         for character in characters - self.unknown_characters:
             is_unknown = self._is_unknown(character)
             (self.unknown_characters if is_unknown else self.known_characters).add(character)
+            if character.isascii() and not is_unknown:
+                self.known_bytes += character.encode()
         unknown = characters & self.unknown_characters
         if unknown and any(map(str.isupper, unknown)):
             text = self.lowered(text)
