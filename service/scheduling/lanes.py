@@ -252,10 +252,16 @@ class Queue:
         may overtake a new bulk item. They are not known yet, so their work does not count.
         """
         client, is_bulk = items[0].client, items[0].is_bulk
-        new = sum([item.work for item in items])
-        buckets = self.buckets[: max([item.bucket for item in items]) + 1]
-        interactive = sum([pair.interactive.work_before(client, new) for pair in buckets])
-        bulk = sum([pair.bulk.work_before(client, new) for pair in buckets])
+        new = last = 0
+        for item in items:
+            new += item.work
+            last = max(last, item.bucket)
+        interactive = bulk = 0.0
+        for pair in self.buckets[: last + 1]:
+            if pair.interactive.num_items:
+                interactive += pair.interactive.work_before(client, new)
+            if pair.bulk.num_items:
+                bulk += pair.bulk.work_before(client, new)
         return interactive + (bulk if is_bulk else min(bulk, interactive / (BULK_SHARE - 1)))
 
     def items(self) -> Iterator[WorkItem]:

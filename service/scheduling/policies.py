@@ -130,15 +130,20 @@ class RowPolicy(Policy):
         rows in use. If there are too few rows for all of them, some wait until others have freed
         their rows.
         """
-        max_rows = sum([worker.max_rows.get(model, 0) for worker in workers])
-        rows = sum([item.rows for item in items])
-        before = queue.occupancy + queue.rows
-        occupancy = min(max_rows, before + rows)
-        waiting = min(1.0, max(0.0, before + rows - max_rows) / rows)
-        own = waiting * sum([item.work for item in items]) if len(items) > 1 else 0.0
-        ahead = queue.work_before(items) if queue else 0.0
-        longest = max([item.tokens for item in items])
-        return ahead + own + longest * occupancy, occupancy
+        (lanes,) = queue.buckets
+        max_rows = new_rows = new_work = longest = 0
+        for worker in workers:
+            max_rows += worker.max_rows.get(model, 0)
+        for item in items:
+            new_rows += item.rows
+            new_work += item.work
+            longest = max(longest, item.tokens)
+        rows = queue.occupancy + lanes.rows + new_rows
+        occupancy = min(max_rows, rows)
+        ahead = queue.work_before(items) if len(lanes) else 0.0
+        if len(items) > 1:
+            ahead += min(1.0, max(0.0, rows - max_rows) / new_rows) * new_work
+        return ahead + longest * occupancy, occupancy
 
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Iterable[WorkerState]
