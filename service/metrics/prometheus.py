@@ -59,14 +59,15 @@ class Series:
         return found
 
 
-def observe(samples: Iterable[tuple[Series, float]], count: int = 1, trace_id: str = "") -> None:
+def observe(samples: Sequence[tuple[Series, float]], count: int = 1, trace_id: str = "") -> None:
     """Counts each value in its series `count` times, as exemplars if there is a trace id."""
     for series, value in samples:
-        bucket = bisect_left(series.bounds, value)
-        series.counts[bucket] += count
+        series.counts[bisect_left(series.bounds, value)] += count
         series.total += value * count
-        if trace_id:
-            series.exemplars[bucket] = Exemplar({"trace_id": trace_id}, value, time.time())
+    if trace_id:
+        for series, value in samples:
+            exemplar = Exemplar({"trace_id": trace_id}, value, time.time())
+            series.exemplars[bisect_left(series.bounds, value)] = exemplar
 
 
 class Histogram:

@@ -34,8 +34,13 @@ def chunk_sentences(segments: Segments, tokenizer: Tokenizer, limit: int) -> Chu
     num_cut = 0
     for sentence, separator in zip(segments.sentences, segments.separators[1:], strict=True):
         ids = tokenizer.encode(sentence)
+        if 0 < len(ids) <= limit:  # as most sentences
+            sentences.append(sentence)
+            sources.append(ids)
+            separators.append(separator)
+            continue
         pieces = [(sentence, "", ids)]
-        if len(ids) > limit:
+        if ids:
             num_cut += 1
             pieces = cut_sentence(sentence, tokenizer, limit)
         for piece, gap, piece_ids in pieces:

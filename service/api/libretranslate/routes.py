@@ -123,14 +123,10 @@ async def detect(request: Request) -> Response:
 def resolve(body: TranslateRequest, services: Services, context: HttpContext) -> TranslationRequest:
     settings = services.settings
     texts = as_texts("q", body.q, settings, context)
-    for name, value, limit in (
-        ("alternatives", body.alternatives, settings.max_alternatives),
-        ("beam_size", body.beam_size or 1, settings.max_beam_size),
-    ):
-        if value > limit:
-            error = error_texts.out_of_range(name, "<=", limit, value)
-            error.details += "; ask for less, or raise REGARD_MAX_BEAM_SIZE"
-            raise error
+    if body.alternatives > settings.max_alternatives:
+        raise too_wide("alternatives", body.alternatives, settings.max_alternatives)
+    if body.beam_size is not None and body.beam_size > settings.max_beam_size:
+        raise too_wide("beam_size", body.beam_size, settings.max_beam_size)
     if body.format == "html" and body.return_alignment:
         raise InvalidRequestError(
             "Invalid request: return_alignment is not available for HTML; leave format out"
@@ -153,6 +149,12 @@ def resolve(body: TranslateRequest, services: Services, context: HttpContext) ->
         body.format == "html",
         split_lines=body.format != "html",
     )
+
+
+def too_wide(name: str, value: int, limit: int) -> InvalidRequestError:
+    error = error_texts.out_of_range(name, "<=", limit, value)
+    error.details += "; ask for less, or raise REGARD_MAX_BEAM_SIZE"
+    return error
 
 
 def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict[str, Any]:
