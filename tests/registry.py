@@ -115,7 +115,7 @@ class FakeRegistry:
         } | more
         for name, content in files.items():
             path = f"models/{pair}/{architecture}/exported/{name}.gz"
-            self.files[f"/{path}"] = gzip.compress(content, mtime=0)
+            self.files[f"/{path}"] = gzip.compress(content, 1, mtime=0)
             described: dict[str, Any] = {"path": path}
             if name.startswith("model."):
                 described |= {"uncompressedSize": len(content), "uncompressedHash": sha256(content)}

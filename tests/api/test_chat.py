@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from service.text.language_names import code_of
-from tests.api.conftest import Serve, ServeAny
+from tests.api.conftest import Serve
 from tests.api.servers import AnyServer, LiveServer, Server
 from tests.workers import Script, until
 
@@ -135,9 +135,9 @@ def test_batch_in_json_gets_json(server: Server) -> None:
     assert "".join(deltas) == text
 
 
-def test_stream_has_a_chunk_for_each_sentence(serve_any: ServeAny) -> None:
+def test_stream_has_a_chunk_for_each_sentence(serve: Serve) -> None:
     options = {"include_usage": True}
-    server = serve_any()
+    server = serve()
     *events, usage = chunks(ask(server, user("One. Two."), stream=True, stream_options=options))
     choices = [event["choices"][0] for event in events]
     assert [choice["delta"] for choice in choices] == [

@@ -4,7 +4,7 @@ import time
 
 from service.errors import DeadlineExceededError, InvalidRequestError, OverloadedError
 from service.scheduling.forecast import MIN_SAMPLES
-from tests.api.conftest import ServeAny
+from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import AnyServer, assert_error
 from tests.workers import LIMIT_SECONDS, Script, until
 
@@ -33,8 +33,8 @@ def test_running_sentence_leaves_its_row(serve_any: ServeAny, script: Script) ->
     until(lambda: server.translate("Hello.").status_code == 200)
 
 
-def test_waiting_sentence_leaves_its_queue(serve_any: ServeAny, script: Script) -> None:
-    server = serve_any(request_timeout_seconds=0.1, max_rows=1, max_beam_size=1)
+def test_waiting_sentence_leaves_its_queue(serve: Serve, script: Script) -> None:
+    server = serve(request_timeout_seconds=0.1, max_rows=1, max_beam_size=1)
     script.may_finish.clear()
     begun = [server.begin_translate(f"Sentence {number}.") for number in range(3)]
     assert {reply.result(LIMIT_SECONDS).status_code for reply in begun} == {504}
@@ -70,8 +70,8 @@ def test_client_shortens_the_time_limit(serve_any: ServeAny, script: Script) -> 
     script.may_finish.set()
 
 
-def test_client_cannot_lengthen_the_time_limit(serve_any: ServeAny, script: Script) -> None:
-    server = serve_any(request_timeout_seconds=0.05)
+def test_client_cannot_lengthen_the_time_limit(serve: Serve, script: Script) -> None:
+    server = serve(request_timeout_seconds=0.05)
     script.may_finish.clear()
     body = {"q": "Hello.", "source": "en", "target": "pt"}
     response = server.post("/translate", json=body, headers={"X-Request-Timeout-Ms": "60000"})
@@ -79,8 +79,8 @@ def test_client_cannot_lengthen_the_time_limit(serve_any: ServeAny, script: Scri
     script.may_finish.set()
 
 
-def test_wrong_time_limit_is_refused(serve_any: ServeAny) -> None:
-    server = serve_any()
+def test_wrong_time_limit_is_refused(serve: Serve) -> None:
+    server = serve()
     body = {"q": "Hello.", "source": "en", "target": "pt"}
     for value in ("0", "-5", "1.5", "soon", "", "99999999999"):
         response = server.post("/translate", json=body, headers={"X-Request-Timeout-Ms": value})
@@ -89,9 +89,9 @@ def test_wrong_time_limit_is_refused(serve_any: ServeAny) -> None:
     assert response.json()["error"]["type"] == "invalid_request_error"
 
 
-def test_request_that_would_be_late_is_refused(serve_any: ServeAny, script: Script) -> None:
+def test_request_that_would_be_late_is_refused(serve: Serve, script: Script) -> None:
     """The workers have computed a few sentences slowly, and others hold all rows."""
-    server = serve_any(max_rows=1, max_beam_size=1)
+    server = serve(max_rows=1, max_beam_size=1)
     for _ in range(MIN_SAMPLES):
         script.may_finish.clear()
         begun = server.begin_translate("Hello.")

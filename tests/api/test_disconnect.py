@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.conftest import ServeTcp
+from tests.api.conftest import ServeLive, ServeTcp
 from tests.api.servers import SocketServer, translation
 from tests.workers import Script, until
 
@@ -62,8 +62,8 @@ def test_client_that_goes_while_its_sentence_runs(serve_tcp: ServeTcp, script: S
     assert server.translate("Next.").json() == {"translatedText": "Next."}
 
 
-def test_client_that_goes_while_its_sentence_waits(serve_tcp: ServeTcp, script: Script) -> None:
-    server = serve_tcp(max_rows=1, max_beam_size=1)
+def test_client_that_goes_while_its_sentence_waits(serve_live: ServeLive, script: Script) -> None:
+    server = serve_live(max_rows=1, max_beam_size=1)
     script.may_finish.clear()
     with send(server, "First.") as first:
         until(lambda: script.admitted)
@@ -88,9 +88,9 @@ DOCUMENT = (
 
 
 def test_client_that_goes_while_its_document_is_translated(
-    serve_tcp: ServeTcp, script: Script
+    serve_live: ServeLive, script: Script
 ) -> None:
-    server = serve_tcp(files=True)
+    server = serve_live(files=True)
     script.may_finish.clear()
     with server.connect() as connection:
         start = head(len(DOCUMENT), "/translate_file")
@@ -145,8 +145,8 @@ def test_many_clients_that_go_leave_nothing_behind(serve_tcp: ServeTcp, script: 
     assert server.translate("Next.").status_code == 200
 
 
-def test_keep_alive_connection_serves_one_request_after_the_other(serve_tcp: ServeTcp) -> None:
-    server = serve_tcp()
+def test_keep_alive_connection_serves_one_request_after_the_other(serve_live: ServeLive) -> None:
+    server = serve_live()
     with server.connect() as connection:
         for _ in range(3):
             connection.sendall(post_of(translation("Hello.")))

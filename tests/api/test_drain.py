@@ -96,8 +96,8 @@ def begin(url: str, admin: str, replies: list[httpx.Response]) -> threading.Thre
 @pytest.mark.parametrize(
     ("http_workers", "num_children", "second"),
     [
-        pytest.param("1", 1, signal.SIGTERM, marks=pytest.mark.slow),
-        ("2", 3, signal.SIGINT),
+        ("1", 1, signal.SIGTERM),
+        pytest.param("2", 3, signal.SIGINT, marks=pytest.mark.slow),
     ],
 )
 def test_requests_are_served_in_the_lame_duck_period_until_a_second_signal(
@@ -169,7 +169,7 @@ def test_new_work_is_refused_while_an_admitted_request_finishes(
 
 @pytest.mark.checkpoint
 @pytest.mark.parametrize("http_workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
-def test_every_request_of_64_clients_that_got_in_has_its_answer(http_workers: str) -> None:
+def test_every_request_of_many_clients_that_got_in_has_its_answer(http_workers: str) -> None:
     body = json.dumps(translation("The weather is nice today.")).encode()
     request = (
         b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -201,10 +201,10 @@ def test_every_request_of_64_clients_that_got_in_has_its_answer(http_workers: st
     settings = {"REGARD_DRAIN_DELAY_SECONDS": "1", "REGARD_HTTP_WORKERS": http_workers}
     with ready_program(**settings) as (server, url):
         address = ("127.0.0.1", int(url.rpartition(":")[2]))
-        clients = [threading.Thread(target=ask, args=(address,)) for _ in range(64)]
+        clients = [threading.Thread(target=ask, args=(address,)) for _ in range(24)]
         for each in clients:
             each.start()
-        until(lambda: len(statuses) > 128)
+        until(lambda: len(statuses) > 48)
         refusal = time.monotonic() + 1
         server.process.send_signal(signal.SIGTERM)
         assert server.status() == 0, server.text
@@ -212,5 +212,5 @@ def test_every_request_of_64_clients_that_got_in_has_its_answer(http_workers: st
         for each in clients:
             each.join()
     assert set(statuses) <= {b"200", b"503"}
-    assert statuses.count(b"200") > 128
+    assert statuses.count(b"200") > 48
     assert all(sent > refusal for sent in lost)  # they came when the server refused work

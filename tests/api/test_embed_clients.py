@@ -216,15 +216,13 @@ def test_command_starts_a_server_of_its_own(
     assert not vectors[1].any()
 
 
-@pytest.mark.parametrize(
-    "arguments", [["translate", "-", "--to", "pt"], ["embed", "-", "-o", "v.npy"]]
-)
 def test_model_that_cannot_be_loaded_ends_the_command(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    result = CliRunner().invoke(app, [*arguments, "--models", "/no/such"], input="a\n")
+    arguments = ["embed", "-", "-o", "v.npy", "--models", "/no/such"]
+    result = CliRunner().invoke(app, arguments, input="a\n")
     assert result.exit_code == 1
     assert "regard: /no/such is not a folder" in result.output
     assert not [*tmp_path.iterdir()]

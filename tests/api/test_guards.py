@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.conftest import Serve, ServeAny
+from tests.api.conftest import Serve
 from tests.api.test_streams import lines, stream
 from tests.workers import Script
 
@@ -17,9 +17,9 @@ With a beam, the worker changes it.
     ("beam_size", "beams", "outcome"), [(1, [1, 1], "kept"), (4, [1, 1, 4], "replaced")]
 )
 def test_copied_sentence_is_decoded_again_or_has_a_warning(
-    serve_any: ServeAny, script: Script, beam_size: int, beams: list[int], outcome: str
+    serve: Serve, script: Script, beam_size: int, beams: list[int], outcome: str
 ) -> None:
-    server = serve_any(guard_beam_size=beam_size)
+    server = serve(guard_beam_size=beam_size)
     body = server.translate(f"Hello. {LONG}").json()
     warnings = [{"sentence": 1, "guard": "copy"}] if outcome == "kept" else None
     assert body.get("warnings") == warnings

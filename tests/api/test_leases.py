@@ -9,7 +9,7 @@ import pytest
 
 from service.errors import InternalError, OverloadedError
 from service.server import create_app
-from tests.api.conftest import ServeAny
+from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import (
     AnyServer,
     ApartServer,
@@ -117,13 +117,13 @@ def test_slow_client_takes_no_room_of_other_requests(embedding_server: SocketSer
 
 
 def test_failed_sentence_ends_its_request_before_the_others_have_ended(
-    serve_any: ServeAny, script: Script
+    serve: Serve, script: Script
 ) -> None:
     """Guards a fault: an error was noticed only when all sentences before it had ended.
 
     Each of the two workers has one row: the first never finishes, the second fails.
     """
-    server = serve_any(workers=2, max_rows=1, max_beam_size=1)
+    server = serve(workers=2, max_rows=1, max_beam_size=1)
     script.stuck.add(server.token("Stuck"))
     script.poison.add(server.token("Poison"))
     response = server.translate(["Stuck.", "Poison.", "Later.", "Later."])

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from service.server import create_app
-from tests.api.conftest import Serve, ServeTcp
+from tests.api.conftest import Serve, ServeLive
 from tests.api.servers import AnyServer, LiveServer, Server, make_settings
 from tests.api.test_disconnect import post_of
 from tests.workers import LIMIT_SECONDS, Script, Threads, until
@@ -261,8 +261,8 @@ def test_key_needs_the_scope_of_the_tool(
     assert statuses == [200, 200, 429]
 
 
-def test_work_ends_with_the_connection(serve_tcp: ServeTcp, script: Script) -> None:
-    server = serve_tcp()
+def test_work_ends_with_the_connection(serve_live: ServeLive, script: Script) -> None:
+    server = serve_live()
     script.may_finish.clear()
     body = calling("translate", text="Hello.", target="pt", source="en")
     with server.connect() as connection:

@@ -230,7 +230,7 @@ def test_responses_report_the_load(serve_any: ServeAny) -> None:
     assert server.translate("Hello.").headers[LOAD].startswith("TEXT application_utilization=0.")
 
 
-def test_load_is_not_reported_by_default(serve_any: ServeAny) -> None:
-    server = serve_any()
+def test_load_is_not_reported_by_default(serve: Serve) -> None:
+    server = serve()
     for _ in range(3):
         assert LOAD not in server.translate("Hello.").headers

@@ -55,8 +55,8 @@ def test_model_is_loaded_for_its_first_request(serve_any: ServeAny, folder: Path
     assert server.sample("regard_model_misses_total") == 3
 
 
-def test_both_models_of_a_pivot_are_loaded(serve_any: ServeAny, folder: Path) -> None:
-    server = serve_any(models=(str(folder),), max_loaded_models=2)
+def test_both_models_of_a_pivot_are_loaded(serve: Serve, folder: Path) -> None:
+    server = serve(models=(str(folder),), max_loaded_models=2)
     assert ask(server, "gd").status_code == 200
     body = ask(server, "si", "mt").json()
     assert body == {"translatedText": SENTENCE, "models": ["si-en", "en-mt"]}
@@ -113,8 +113,8 @@ def test_model_that_cannot_be_loaded(serve: Serve, script: Script, folder: Path)
     assert ask(server, "mt").status_code == 200
 
 
-def test_admin_may_unload_it(serve_any: ServeAny, folder: Path) -> None:
-    server = serve_any(models=(str(folder),), max_loaded_models=2, admin_key=KEY)
+def test_admin_may_unload_it(serve: Serve, folder: Path) -> None:
+    server = serve(models=(str(folder),), max_loaded_models=2, admin_key=KEY)
     for _ in range(2):
         assert ask(server, "si").status_code == 200
         assert unload(server, "si-en").json()["deleted"]
@@ -175,9 +175,9 @@ def test_detected_language_loads_its_model(serve: Serve) -> None:
     assert ready(server) == ["pt-en"]
 
 
-def test_random_traffic_over_twenty_pairs(serve_any: ServeAny, folder: Path) -> None:
+def test_random_traffic_over_twenty_pairs(serve: Serve, folder: Path) -> None:
     """Every request is answered, and no more models than allowed are ever loaded."""
-    server = serve_any(models=(str(folder),), max_loaded_models=4)
+    server = serve(models=(str(folder),), max_loaded_models=4)
     largest = 0
     chosen = Random(0)
     traffic = [chosen.choice([*PAIRS, ("si", "mt"), ("lb", "km")]) for _ in range(60)]

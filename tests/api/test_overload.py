@@ -3,7 +3,7 @@
 import pytest
 
 from service.errors import OverloadedError, RequestTooLargeError
-from tests.api.conftest import ServeAny
+from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import AnyServer, assert_error
 from tests.workers import LIMIT_SECONDS, Script
 
@@ -57,9 +57,9 @@ def test_requests_over_the_limit_are_refused_and_the_others_answered(
     assert_nothing_is_left(server)
 
 
-def test_tokens_over_the_limit_are_refused(serve_any: ServeAny, script: Script) -> None:
+def test_tokens_over_the_limit_are_refused(serve: Serve, script: Script) -> None:
     text = "The quick brown fox jumps over the lazy dog."
-    server = serve_any(max_pending_tokens=20)
+    server = serve(max_pending_tokens=20)
     script.may_finish.clear()
     first = server.begin_translate(text)
     server.until_admitted(1)
@@ -73,8 +73,8 @@ def test_tokens_over_the_limit_are_refused(serve_any: ServeAny, script: Script) 
     assert server.translate(text).status_code == 200
 
 
-def test_request_that_can_never_be_taken_is_too_large(serve_any: ServeAny, script: Script) -> None:
-    server = serve_any(max_pending_tokens=20)
+def test_request_that_can_never_be_taken_is_too_large(serve: Serve, script: Script) -> None:
+    server = serve(max_pending_tokens=20)
     response = server.translate("The quick brown fox jumps over the lazy dog. " * 5)
     assert_error(response, RequestTooLargeError, "the limit is 20", "REGARD_MAX_PENDING_TOKENS")
     assert "retry-after" not in response.headers
@@ -85,11 +85,11 @@ def test_request_that_can_never_be_taken_is_too_large(serve_any: ServeAny, scrip
 
 @pytest.mark.parametrize("num_waiting", [0, 1])
 def test_request_that_has_more_tokens_than_it_looks_is_refused_when_it_is_read(
-    serve_any: ServeAny, script: Script, num_waiting: int
+    serve: Serve, script: Script, num_waiting: int
 ) -> None:
     """A text is let in by its length; digits are a token each."""
     dense = "a 1 2 3 4 5 6 7 8 9 0 " * 3
-    server = serve_any()
+    server = serve()
     real, looks_like = num_tokens(server, dense), len(dense) // 3 + 1
     assert looks_like + 8 < real
     admission = server.core.admission
@@ -120,8 +120,8 @@ def test_burst_is_answered_or_refused_and_nothing_else(serve_any: ServeAny) -> N
     assert_nothing_is_left(server)
 
 
-def test_small_request_passes_a_large_one(serve_any: ServeAny, script: Script) -> None:
-    server = serve_any(max_rows=1, max_beam_size=1)
+def test_small_request_passes_a_large_one(serve: Serve, script: Script) -> None:
+    server = serve(max_rows=1, max_beam_size=1)
     script.may_finish.clear()
     job = server.begin_translate([f"Sentence number {number}." for number in range(30)])
     server.until_admitted(1)

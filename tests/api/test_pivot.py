@@ -83,8 +83,8 @@ def test_message_goes_through_two_models(serve: Serve, models: str, script: Scri
     assert len(script.admitted) == 4
 
 
-def test_stream_goes_through_two_models(serve_any: ServeAny, models: str) -> None:
-    server = serve_any(models=models)
+def test_stream_goes_through_two_models(serve: Serve, models: str) -> None:
+    server = serve(models=models)
     body = {"q": f"{SENTENCE}.\n{OTHER}.", "source": "de", "target": "fr"}
     response = server.post("/translate", json=body, headers={"Accept": "application/x-ndjson"})
     first, second, done = [json.loads(line) for line in response.text.splitlines()]
@@ -113,9 +113,9 @@ def test_each_leg_is_counted_with_its_model(serve_any: ServeAny, models: str) ->
 
 
 def test_second_leg_begins_when_its_own_first_has_ended(
-    serve_any: ServeAny, models: str, script: Script
+    serve: Serve, models: str, script: Script
 ) -> None:
-    server = serve_any(models=models)
+    server = serve(models=models)
     encode = server.catalog.models["de-en"].vocabularies.source.encode
     script.stuck = {*encode(OTHER)} - {*encode(SENTENCE)}
     waiting = server.begin_translate([OTHER, SENTENCE], source="de", target="fr")
@@ -130,8 +130,8 @@ def test_second_leg_begins_when_its_own_first_has_ended(
     server.until_released()
 
 
-def test_deadline_is_that_of_both_legs(serve_any: ServeAny, models: str, script: Script) -> None:
-    server = serve_any(models=models, request_timeout_seconds=2)
+def test_deadline_is_that_of_both_legs(serve: Serve, models: str, script: Script) -> None:
+    server = serve(models=models, request_timeout_seconds=2)
     token = french_token(server)
     script.stuck.add(token)
     response = translate(server, [SENTENCE, OTHER])
@@ -143,9 +143,9 @@ def test_deadline_is_that_of_both_legs(serve_any: ServeAny, models: str, script:
 
 
 def test_failed_second_leg_ends_a_request_whose_first_legs_go_on(
-    serve_any: ServeAny, models: str, script: Script
+    serve: Serve, models: str, script: Script
 ) -> None:
-    server = serve_any(models=models)
+    server = serve(models=models)
     encode = server.catalog.models["de-en"].vocabularies.source.encode
     script.stuck = {*encode(OTHER)} - {*encode(SENTENCE)}
     script.poison.add(french_token(server))
@@ -193,9 +193,9 @@ def test_alternatives_and_scores_are_the_second_models(
     assert (first.options.beam_size, second.options.beam_size) == (2, 2)
 
 
-def test_both_legs_are_admitted(serve_any: ServeAny, models: str) -> None:
+def test_both_legs_are_admitted(serve: Serve, models: str) -> None:
     q = " ".join([SENTENCE] * 2)
-    server = serve_any(models=models)
+    server = serve(models=models)
     tokens = len(server.catalog.models["de-en"].vocabularies.source.encode(q)) + 1
     server.core.admission.max_tokens = 2 * tokens - 1
     assert server.translate(q, source="de", target="en").status_code == 200

@@ -9,7 +9,7 @@ import pytest
 from service.api.access import Hosts
 from service.errors import ForbiddenError, MisdirectedError
 from service.settings import Settings
-from tests.api.conftest import Serve, ServeTcp
+from tests.api.conftest import Serve, ServeLive
 from tests.api.servers import Server, assert_error, translation
 
 HELLO = translation("Hello.")
@@ -20,9 +20,9 @@ PREFLIGHT = {
 }
 
 
-def test_rebinding_request_is_refused(serve_tcp: ServeTcp) -> None:
+def test_rebinding_request_is_refused(serve_live: ServeLive) -> None:
     """The name of another site points to this server, so only the header Host shows it."""
-    url = f"http://127.0.0.1:{serve_tcp(allowed_hosts=()).port}"
+    url = f"http://127.0.0.1:{serve_live(allowed_hosts=()).port}"
     with httpx.Client(base_url=url, trust_env=False) as client:
         for host in ("evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example"):
             for method, path in (("POST", "/translate"), ("GET", "/languages"), ("GET", "/")):
@@ -73,8 +73,8 @@ def test_errors_of_a_wrong_host_have_the_shape_of_the_dialect(serve: Serve) -> N
     assert "evil.example" in server.post("/v2/translate", headers=headers).json()["message"]
 
 
-def test_page_of_another_origin_is_refused(serve_tcp: ServeTcp) -> None:
-    url = f"http://127.0.0.1:{serve_tcp().port}"
+def test_page_of_another_origin_is_refused(serve_live: ServeLive) -> None:
+    url = f"http://127.0.0.1:{serve_live().port}"
     with httpx.Client(base_url=url, trust_env=False) as client:
         for headers in (
             {"origin": ORIGIN},

@@ -23,8 +23,8 @@ def test_requests_with_equal_sentences_share_them(serve_any: ServeAny, script: S
     server.until_released()
 
 
-def test_cached_sentences_are_not_computed_again(serve_any: ServeAny, script: Script) -> None:
-    server = serve_any(share_sentences=True, cache_sentences=10)
+def test_cached_sentences_are_not_computed_again(serve: Serve, script: Script) -> None:
+    server = serve(share_sentences=True, cache_sentences=10)
     first, second = [server.translate(TEXTS).json() for _ in range(2)]
     assert first == second
     assert len(script.admitted) == 2

@@ -155,10 +155,11 @@ def test_bad_setting_ends_the_program_and_is_named(
 
 @pytest.mark.checkpoint
 def test_setting_that_only_a_worker_can_judge_ends_the_program() -> None:
-    with program(REGARD_DEVICE="cuda:63") as server:
-        assert server.status() == 1
-    assert "en-pt: device 'cuda:63' does not exist" in server.text
-    assert "use cpu" in server.text
+    small = {"REGARD_PORT": "0", "REGARD_WORKERS": "1", "REGARD_HTTP_WORKERS": "1"}
+    status, lines = refused_start(**small, REGARD_DEVICE="cuda:63")
+    assert (status, lines[-1]["level"]) == (1, "critical")
+    assert "en-pt: device 'cuda:63' does not exist" in lines[-1]["message"]
+    assert "use cpu" in lines[-1]["message"]
 
 
 @pytest.mark.parametrize("http_workers", ["1", "2"])

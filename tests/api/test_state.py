@@ -11,7 +11,7 @@ import pytest
 from service.errors import UnavailableError
 from service.state import database
 from service.state.database import NOT_WRITABLE
-from tests.api.conftest import Serve, ServeAny, ServeApart
+from tests.api.conftest import Serve, ServeApart
 from tests.api.servers import AnyServer, assert_error, translation
 from tests.workers import until
 
@@ -76,8 +76,8 @@ def test_only_requests_that_need_the_state_fail(
     assert broken in lines[0]
 
 
-def test_translation_that_cannot_be_counted_fails(serve_any: ServeAny, broken: str) -> None:
-    server = serve_any(state=broken, monthly_characters=100, files=True)
+def test_translation_that_cannot_be_counted_fails(serve: Serve, broken: str) -> None:
+    server = serve(state=broken, monthly_characters=100, files=True)
     for ask in (*COUNTING.values(), NEEDING["GET /v3/glossaries"]):
         assert_unavailable(ask(server), broken)
     assert server.get("/languages").status_code == 200

