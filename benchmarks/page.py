@@ -6,6 +6,8 @@
 Prints the median of each figure in milliseconds:
 
 - ready: from the start of loading until a text can be translated.
+- first load: the same for a browser that has no file of the page yet. A reply takes 150 ms, and
+  200 kB come in a second. The number of requests and the bytes are those of this load.
 - first sentence: from the paste of a document of 3,000 words until the first sentence is shown.
 - longest task: the longest time for which the page answers no input while that document is
   translated.
@@ -16,7 +18,7 @@ import statistics
 import sys
 from collections import defaultdict
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.chromium import NAMES, find_chromium, running_chromium
 from benchmarks.options import command_line
@@ -28,6 +30,11 @@ DOCUMENT = " ".join(
 )
 TWO_MEGABYTES = "lion " * 400_000
 LIMIT_MILLISECONDS = 120_000
+SLOW = {
+    **{"offline": False, "latency": 150},
+    **{"downloadThroughput": 200_000, "uploadThroughput": 200_000},
+}
+"""Latency in milliseconds, throughput in bytes a second."""
 
 OBSERVE_TASKS = """
 window.tasks = [];
@@ -82,6 +89,21 @@ def measure(page: Page, address: str) -> dict[str, float]:
     }
 
 
+def measure_first_load(browser: Browser, address: str) -> tuple[float, int, int]:
+    """Returns the milliseconds, the number of requests and the bytes of a first load."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB")
+    page = context.new_page()
+    session = context.new_cdp_session(page)
+    session.send("Network.enable")
+    session.send("Network.emulateNetworkConditions", SLOW)
+    sizes: list[int] = []
+    session.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+    milliseconds = open_page(page, address)
+    page.wait_for_load_state("networkidle")
+    context.close()
+    return milliseconds, len(sizes), sum(sizes)
+
+
 def main() -> int:
     parser = command_line("page", __doc__)
     parser.add_argument("--url", help="server to measure; without it, one is started")
@@ -103,10 +125,13 @@ def main() -> int:
         for _ in range(args.rounds):
             for name, value in measure(page, address).items():
                 figures[name].append(value)
+        loads = [measure_first_load(browser, address) for _ in range(args.rounds)]
+    figures["first load"] = [milliseconds for milliseconds, *_ in loads]
     for name, values in figures.items():
         print(
             f"{name:<15} {statistics.median(values):6.0f} ms  {min(values):.0f}–{max(values):.0f}"
         )
+    print(f"{'first load':<15} {loads[-1][1]} requests, {loads[-1][2] / 1000:.0f} kB")
     return 0
 
 

@@ -114,6 +114,7 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
         lifespan=with_endpoints,
         docs_url=None,  # FastAPI's page loads scripts from another host; `page` serves /docs.
         redoc_url=None,
+        redirect_slashes=False,  # `Routes.path_of` takes the slash away; a redirect would not end.
         # FastAPI's telemetry would report URLs, which contain texts. `tracing` reports only paths.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )

@@ -1,22 +1,34 @@
 """GET /, GET /docs and GET /static/{path}: the web page, and the reference of the API.
 
 The files are part of the package: plain HTML, CSS and ES modules that call the public API. They
-need no build step and no other host, and a browser loads and runs only these files.
+need no build step and no other host. The modules reach a browser as compressed bundles. Their
+addresses change with their content, so a browser asks for none of them again.
 """
 
-import os
+import gzip
+import hashlib
+from functools import cache, cached_property
 from pathlib import Path
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, HTTPException, Request
 from starlette.responses import HTMLResponse, Response
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
 
+from service.api.bundle import bundle
 from service.api.dialect import Dialect
 
 router = APIRouter(tags=["page"])
 
 FOLDER = Path(__file__).resolve().parents[1] / "static"
+BUNDLES = {"app.js": None, "understand/understand.js": "app.js", "reference/app.js": None}
+"""Modules that a browser loads by their names, and for each the bundle that is loaded before it."""
+
+MEDIA_TYPES = {
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+VERSION_DIGITS = 16
 POLICY = "; ".join(
     [
         "default-src 'none'",
@@ -30,48 +42,93 @@ POLICY = "; ".join(
     ]
 )
 HEADERS = {
-    # The browser must revalidate a stored file, because its next version has the same name.
-    "Cache-Control": "no-cache",
     "Content-Security-Policy": POLICY,
     "Referrer-Policy": "no-referrer",
+    "Vary": "Accept-Encoding",
     "X-Content-Type-Options": "nosniff",
 }
+REVALIDATED = "no-cache"
+STORED = "public, max-age=31536000, immutable"
 
 
-class PageFiles(StaticFiles):
-    """The files of the page, with the headers that restrict what a browser loads."""
+class PageFile:
+    """A file of the page, as it is and compressed."""
 
-    def file_response(
-        self,
-        full_path: str | os.PathLike[str],
-        stat_result: os.stat_result,
-        scope: Scope,
-        status_code: int = 200,
-    ) -> Response:
-        response = super().file_response(full_path, stat_result, scope, status_code)
-        response.headers.update(HEADERS)
-        return response
+    def __init__(self, name: str, text: str) -> None:
+        self.body = text.encode()
+        self.media_type = MEDIA_TYPES[Path(name).suffix]
+
+    @cached_property
+    def packed(self) -> bytes:
+        return gzip.compress(self.body, mtime=0)
+
+    def response(self, request: Request, cache_control: str) -> Response:
+        """Returns the file, or 304 if the client has it."""
+        is_packed = "gzip" in request.headers.get("accept-encoding", "")
+        body = self.packed if is_packed else self.body
+        etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        headers = HEADERS | {"ETag": etag, "Cache-Control": cache_control}
+        known = request.headers.get("if-none-match", "").split(",")
+        if {tag.strip().removeprefix("W/") for tag in known} & {etag, "*"}:
+            return Response(status_code=304, headers=headers)
+        if is_packed:
+            headers["Content-Encoding"] = "gzip"
+        return Response(body, headers=headers, media_type=self.media_type)
 
 
-FILES = PageFiles(directory=FOLDER)
+class PageFiles:
+    """The files of the page, read once; the server shows a change after a restart.
+
+    Attributes:
+        version: Part of the addresses in the HTML; it changes with the content of any file.
+    """
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        texts = {
+            path.relative_to(folder).as_posix(): path.read_text("utf-8")
+            for path in sorted(folder.rglob("*.*"))
+        }
+        digest = hashlib.sha256("\0".join([*texts, *texts.values()]).encode())
+        self.version = digest.hexdigest()[:VERSION_DIGITS]
+        texts |= {entry: bundle(texts, entry, base) for entry, base in BUNDLES.items()}
+        for name, text in texts.items():
+            if name.endswith(".html"):
+                texts[name] = text.replace('="static/', f'="static/{self.version}/')
+        self.files = {name: PageFile(name, text) for name, text in texts.items()}
+
+    def response(self, path: str, request: Request) -> Response:
+        """Returns a file, at its own path or below a version.
+
+        Below the version of another server, which runs beside this one during an update, the
+        browser must not store the file.
+        """
+        version, _, below = path.partition("/")
+        is_versioned = len(version) == VERSION_DIGITS and below in self.files
+        found = self.files.get(below if is_versioned else path)
+        if found is None:
+            raise HTTPException(404)
+        return found.response(request, STORED if version == self.version else REVALIDATED)
+
+
+files = cache(PageFiles)
 
 
 @router.get("/", response_class=HTMLResponse)
 async def page(request: Request) -> Response:
     """Returns the page itself."""
-    return await FILES.get_response("index.html", request.scope)
+    return files().response("index.html", request)
 
 
 @router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
 async def reference(request: Request) -> Response:
     """Returns the page on which a browser shows the OpenAPI document as a reference of the API."""
-    return await FILES.get_response("reference.html", request.scope)
+    return files().response("reference.html", request)
 
 
 @router.get("/static/{path:path}", include_in_schema=False)
 async def static(path: str, request: Request) -> Response:
     """Returns a file of the page."""
-    return await FILES.get_response(path, request.scope)
+    return files().response(path, request)
 
 
 DIALECT = Dialect((router,))

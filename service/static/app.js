@@ -33,10 +33,9 @@ import * as pageTexts from './strings/page.js';
 import * as searchTexts from './strings/search.js';
 import * as stepsTexts from './strings/steps.js';
 import * as translateTexts from './strings/translate.js';
-import { greeted, shownFragment } from './greeting.js';
+import { Understand, shownFragment } from './greeting.js';
 import { TaskChoice } from './translate/task.js';
 import { TranslationPanel } from './translate/translation.js';
-import { UnderstandPanel } from './understand/understand.js';
 import { WayChoice } from './common/ways.js';
 
 const EXAMPLES = [
@@ -50,10 +49,10 @@ sayStatic({ ...embedTexts, ...likelyTexts, ...lookTexts, ...numberTexts, ...page
 const languageChoice = new LanguageChoice();
 languageChoice.view = () => toFragment(typedInto(fromFragment(shownFragment()) ?? DEFAULTS));
 const translateNotice = new Notice(byId('translate-notice'));
-const understand = new UnderstandPanel(greeted);
+const understand = new Understand(() => import('./understand/understand.js'));
 
 async function start() {
-  const isHidden = document.body.dataset.way === 'understand';
+  const isHidden = document.documentElement.dataset.way === 'understand';
   const notice = isHidden ? understand.notice : translateNotice;
   try {
     const models = new Models();

@@ -1,4 +1,5 @@
-// Sets the light or dark theme. As a classic script it runs before the browser paints the page.
+// Sets the light or dark theme, and the way into the page. As a classic script it runs before the
+// browser paints the page, which therefore does not jump.
 
 (() => {
   const system = matchMedia('(prefers-color-scheme: dark)');
@@ -24,6 +25,15 @@
       // Without storage the choice lasts as long as the page.
     }
   }
+
+  let kept = null;
+  try {
+    kept = sessionStorage.getItem('regard-view');
+  } catch {
+    // Without storage the address alone tells the way.
+  }
+  const view = new URLSearchParams(kept ?? location.hash.slice(1));
+  document.documentElement.dataset.way = view.get('way') ?? 'translate';
 
   apply();
   system.addEventListener('change', apply);

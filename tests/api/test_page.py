@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.api.page import FOLDER
+from service.api.page import BUNDLES, FOLDER, files
 from service.errors import InvalidRequestError, NotFoundError
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error
@@ -28,7 +28,8 @@ def referenced(name: str) -> set[str]:
     if not name.endswith(".js"):
         return set()
     folder = (FOLDER / name).parent
-    found = [(folder / path).resolve() for path in re.findall(r"from '(\.[^']+)'", text)]
+    paths = re.findall(r"(?:from |\bimport\()'(\.[^']+)'", text)
+    found = [(folder / path).resolve() for path in paths]
     return {str(path.relative_to(FOLDER)) for path in found}
 
 
@@ -37,7 +38,11 @@ def test_file_comes_with_its_type_and_policy(server: Server, path: str) -> None:
     response = server.get(path)
     name = {"/": "index.html", "/docs": "reference.html"}.get(path, path.removeprefix("/static/"))
     assert response.status_code == 200
-    assert response.content == (FOLDER / name).read_bytes()
+    text = (FOLDER / name).read_text("utf-8")
+    if name.endswith(".html"):
+        assert response.text == text.replace('"static/', f'"static/{files().version}/')
+    elif name not in BUNDLES:
+        assert response.text == text
     assert response.headers["content-type"] == CONTENT_TYPES[Path(name).suffix]
     assert response.headers["x-content-type-options"] == "nosniff"
     policy = response.headers["content-security-policy"].split("; ")
@@ -73,6 +78,35 @@ def test_known_file_is_not_sent_again(server: Server, path: str) -> None:
         assert again.headers["etag"] == etag
     changed = server.get(path, headers={"if-none-match": '"other"'})
     assert (changed.status_code, changed.content) == (200, first.content)
+
+
+def test_browser_stores_what_the_page_names(server: Server) -> None:
+    """Each visit asked for ninety files, to hear that none had changed."""
+    named = re.findall(r'(?:src|href)="(static/[^"]+)"', server.get("/").text)
+    later = [path for path in BUNDLES if path.startswith("understand/")]
+    named += [f"static/{files().version}/{path}" for path in later]
+    assert len(named) < 10
+    for path in named:
+        response = server.get(f"/{path}")
+        assert "immutable" in response.headers["cache-control"], path
+        assert response.headers["content-encoding"] == "gzip"
+        assert response.headers["vary"] == "Accept-Encoding"
+        plain = server.get(f"/{path}", headers={"accept-encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert plain.content == response.content
+        assert plain.headers["etag"] != response.headers["etag"]
+    other = server.get(f"/static/{'0' * len(files().version)}/app.js")
+    assert other.status_code == 200
+    assert other.headers["cache-control"] == "no-cache"  # of a server with other files
+
+
+def test_page_loads_few_bytes(server: Server) -> None:
+    """Before a reader opens Understand; the compressed files of the page."""
+    names = re.findall(r'"static/[^/"]+/([^"]+)"', server.get("/").text)
+    sizes = {name: len(files().files[name].packed) for name in [*names, "index.html"]}
+    assert sum(sizes.values()) < 130_000, sizes
+    modules = re.findall(r"\$modules\['([^']+)'\] =", files().files["app.js"].body.decode())
+    assert not [name for name in modules if name.startswith("understand/")]
 
 
 def test_page_answers_head(server: Server) -> None:

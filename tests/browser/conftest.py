@@ -18,8 +18,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
 
 from benchmarks.chromium import NAMES, find_chromium, running_chromium
-from service.ipc.processes import module_command
-from service.private_server import running_server, serve_command
+from service.private_server import running_server
 from tests.browser.reader import Reader
 
 LIMIT_MILLISECONDS = 30_000
@@ -109,14 +108,9 @@ def chromium() -> str:
     return found
 
 
-def command(port: int) -> list[str]:
-    served = len(module_command("service"))
-    return [*module_command("tests.browser.server"), *serve_command(port)[served:]]
-
-
 @pytest.fixture(scope="session")
 def address(chromium: str) -> Iterator[str]:
-    with running_server(os.environ.get("REGARD_BROWSER_SERVER"), command) as found:
+    with running_server(os.environ.get("REGARD_BROWSER_SERVER")) as found:
         yield found.rstrip("/")
 
 

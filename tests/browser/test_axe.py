@@ -107,7 +107,7 @@ def portuguese(reader: Reader) -> None:
 
 def understanding(reader: Reader) -> None:
     reader.page.goto("/#way=understand")
-    expect(reader.page.locator("body")).to_have_attribute("data-way", "understand")
+    expect(reader.page.locator("html")).to_have_attribute("data-way", "understand")
     expect(reader.page.locator("#translate")).to_be_hidden()
 
 

@@ -18,8 +18,12 @@ REST_MILLISECONDS = 1800
 
 SWAP = """() => {
     document.querySelector('.swaps button').click();
-    window.moving = document.getAnimations();
+    window.moving = document.querySelector('main').getAnimations({ subtree: true });
     for (const animation of window.moving) animation.pause();
+}"""
+SETTLE = """() => {
+    const moving = document.querySelector('main').getAnimations({ subtree: true });
+    for (const animation of moving) animation.finish();
 }"""
 AT = "time => { for (const animation of window.moving) animation.currentTime = time; }"
 
@@ -58,7 +62,7 @@ def test_picture_of_the_swap(reader: Reader, page: Page, scheme: Literal["light"
     page.emulate_media(color_scheme=scheme)
     reader.open(way="understand")
     expect(page.locator("[data-scene=first] text")).to_be_visible()
-    page.evaluate("for (const animation of document.getAnimations()) animation.finish()")
+    page.evaluate(SETTLE)
     heights = []
     for _ in range(2):
         page.evaluate(SWAP)

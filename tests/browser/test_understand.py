@@ -257,7 +257,9 @@ def test_arc_ends_at_its_word_after_the_words_have_moved(
     expect_arc(page, "first", shares(api, KIDS, **EMBEDDER))
     reader.button("Swap kids and lions").click()
     expect_arc(page, "first", shares(api, LIONS, **EMBEDDER))
-    page.evaluate("Promise.all(document.getAnimations().map((animation) => animation.finished))")
+    scene(page, "first").evaluate(
+        "e => Promise.all(e.getAnimations({ subtree: true }).map((moving) => moving.finished))"
+    )
     word, tip = scene(page, "first").locator(".seen"), scene(page, "first").locator(".tip")
     assert middle(tip) == pytest.approx(middle(word), abs=2)
 

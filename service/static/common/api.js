@@ -68,6 +68,9 @@ function send(path, options, read) {
   });
 }
 
+/** Loads a part of the page, with the errors of a request. */
+export const loaded = (load) => guarded(load);
+
 /** Runs a part of a request; any other failure than an answer is a lost connection. */
 async function guarded(work) {
   countPending(1);

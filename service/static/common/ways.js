@@ -22,7 +22,6 @@ export class WayChoice {
       label: say(value),
       title: say(`${value}Title`),
     }));
-    document.body.dataset.way = way; // The style sheet hides the other part.
     renderRadios(byId('way'), 'way', options, way, (value) => this.store.set({ way: value }));
   }
 }

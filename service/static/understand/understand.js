@@ -1,7 +1,6 @@
 // The second way into the page: attention explained with the numbers of the running models.
 
 import { byId, element } from '../common/dom.js';
-import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
 import { opening } from '../strings/opening.js';
 import { Opening } from './opening.js';
@@ -11,28 +10,20 @@ import { Toy } from './toy.js';
 
 const say = speaker(opening);
 
-/** The explanation of attention. It is built when the reader first comes to it. */
+/** The explanation of attention. Its opening needs no server, and is shown at once. */
 export class UnderstandPanel {
-  /** @type {{store: Store, models: Models, languages: Languages}|null} */
-  #served = null;
-  /** @type {Opening|null} */
-  #opening = null;
+  #opening = new Opening();
   /** @type {Toy|null} */
   #toy = null;
   /** @type {Story|null} */
   #story = null;
 
-  /** @param {Opening|null} opening The opening, if it is on the page already. */
-  constructor(opening) {
-    this.#opening = opening;
-    this.root = byId('understand');
-    this.content = opening?.root.parentElement ?? element('div');
-    const notice = element('div', { class: 'notice', hidden: true });
-    /** Tells that the page could not be started. */
-    this.notice = new Notice(notice);
-    this.root.prepend(notice);
-    if (opening === null) this.root.append(this.content);
-    this.root.setAttribute('aria-label', say('section'));
+  /** @param {Readonly<View>} view */
+  constructor(view) {
+    this.content = element('div', {}, this.#opening.root);
+    byId('understand').append(this.content);
+    byId('understand').setAttribute('aria-label', say('section'));
+    this.#opening.show(view);
   }
 
   /**
@@ -43,35 +34,18 @@ export class UnderstandPanel {
    * @param {Languages} served.languages
    */
   connect(served) {
-    this.#served = served;
-    this.#connect();
-    served.store.subscribe((view) => this.show(view));
-    this.show(served.store.view);
+    const { store } = served;
+    this.#opening.connect(served);
+    this.#toy = new Toy(store);
+    this.#story = new Story(served);
+    this.content.append(this.#toy.root, this.#story.root, ...endOf(store));
+    this.show(store.view);
   }
 
-  /** Shows a view, if it is one of this part of the page. */
+  /** Shows a view of this part of the page. */
   show(view) {
-    if (view.way !== 'understand') return;
-    if (this.#opening === null) this.#build();
-    this.#opening?.show(view);
+    this.#opening.show(view);
     this.#toy?.show(view);
     this.#story?.show(view);
-  }
-
-  #build() {
-    const first = new Opening();
-    this.#opening = first;
-    this.content.replaceChildren(first.root);
-    this.#connect();
-  }
-
-  /** Connects the parts and adds the ones that need the server, once both are there. */
-  #connect() {
-    if (this.#served === null || this.#opening === null) return;
-    const { store } = this.#served;
-    this.#opening.connect(this.#served);
-    this.#toy = new Toy(store);
-    this.#story = new Story(this.#served);
-    this.content.append(this.#toy.root, this.#story.root, ...endOf(store));
   }
 }
