@@ -34,7 +34,25 @@ def test_sentences_or_lines_are_compared(reader: Reader, page: Page, api: Api, j
         told = page.locator("#similarity-readout").text_content() or ""
         assert told.startswith(f"“{SENTENCES[row]}” and “{SENTENCES[column]}”: ")
         assert float(told.rsplit(": ", 1)[1]) == pytest.approx(cosines[row, column], abs=1e-4)
+        shown = figure.locator(f"rect[data-row='{row}'][data-column='{column}'] + text")
+        expect(shown).to_have_text(f"{cosines[row, column]:.2f}")
     assert '"input":["She swam in the pool."' in reader.command("similarity")
+    expect(figure).to_contain_text(f"3. {SENTENCES[2]}")
+
+
+def test_small_similarities_are_written_too(reader: Reader, page: Page, api: Api) -> None:
+    """Two unrelated sentences showed 1.00 and 1.00."""
+    texts = ["The cat sleeps.", "Stocks fell on Monday."]
+    read(reader, page, " ".join(texts))
+    first, second = (
+        entry["embedding"] for entry in api.post("/v1/embeddings", input=texts)["data"]
+    )
+    cosine = np.dot(first, second)
+    assert cosine < 0.2
+    told = f"{cosine:.2f}".replace("-", "\u2212")
+    expect(page.locator("#similarity-map rect[data-row] + text")).to_have_text(
+        ["1.00", told, told, "1.00"]
+    )
 
 
 def test_vector_is_a_strip_of_its_numbers(reader: Reader, page: Page, api: Api) -> None:

@@ -13,7 +13,9 @@ const NUMBERS_FROM = 36; // Cells of this width and above show their numbers.
 const NUMBERS_SHARE = 0.2; // Share of the largest value; smaller values are shown by colour alone.
 const SLANTED_FROM = 19; // Narrower columns have upright labels.
 const SLANT = Math.PI / 4;
-const MAX_LABEL_CHARACTERS = 18;
+const MIN_LABEL = 18; // Characters of a longer label that are shown in a narrow drawing.
+const MAX_LABEL = 44; // And in a wide one.
+const LABEL_SHARE = 1 / 24; // Characters for each pixel of the width.
 const LINE = 20;
 const MIN_CAPTION_WIDTH = 480;
 const SCALE_STEPS = 24;
@@ -29,6 +31,7 @@ const SCALE_STEP = 5;
  * @property {number[][]} values
  * @property {number} max Value of the darkest colour.
  * @property {boolean} isCausal Whether cells right of the diagonal are left out.
+ * @property {boolean} [isWritten] Whether small values have their numbers too, where there is room.
  * @property {string} rowTitle
  * @property {string} columnTitle
  */
@@ -121,6 +124,8 @@ function svg(name, attributes, text = '') {
 
 /** Computes the sizes and positions of a drawing. */
 function measure({ rows, columns, rowTitle, columnTitle }, width, captionLines) {
+  const letters = Math.round(Math.min(MAX_LABEL, Math.max(MIN_LABEL, width * LABEL_SHARE)));
+  const labelWidth = (label) => textWidth(short(label, letters));
   const rowWidth = Math.max(...rows.map(labelWidth), textWidth(`↓ ${rowTitle}`));
   const columnWidth = Math.max(...columns.map(labelWidth));
   const left = Math.ceil(rowWidth) + GAP;
@@ -134,7 +139,7 @@ function measure({ rows, columns, rowTitle, columnTitle }, width, captionLines) 
   const right = isSlanted ? Math.max(2, overhang - cell / 2 + 4) : 2;
   const font = Math.min(FONT, cell - 2);
   return {
-    ...{ cell, left, top, font, isSlanted, title: `→ ${columnTitle}` },
+    ...{ cell, left, top, font, letters, isSlanted, title: `→ ${columnTitle}` },
     width: Math.ceil(left + cell * columns.length + right),
     height: top + cell * rows.length + 2,
   };
@@ -149,12 +154,10 @@ function textWidth(text) {
   return pen.measureText(text).width;
 }
 
-const labelWidth = (label) => textWidth(short(label));
-
-function short(label) {
+/** Cuts a label that has more letters than a drawing shows. */
+function short(label, count) {
   const letters = [...label];
-  const isLong = letters.length > MAX_LABEL_CHARACTERS;
-  return isLong ? `${letters.slice(0, MAX_LABEL_CHARACTERS - 1).join('')}…` : label;
+  return letters.length > count ? `${letters.slice(0, count - 1).join('')}…` : label;
 }
 
 /** Breaks a line of a caption where it would leave the drawing. */
@@ -204,22 +207,22 @@ function titles({ rowTitle }, { left, top, title }, colours) {
   ];
 }
 
-function columnLabel(label, column, { left, top, cell, isSlanted }, colours) {
+function columnLabel(label, column, { left, top, cell, letters, isSlanted }, colours) {
   const x = left + (column + 0.5) * cell + (isSlanted ? 0 : 4);
   const y = top - GAP;
   const transform = `rotate(${isSlanted ? -45 : -90} ${x} ${y})`;
   const attributes = { x, y, transform, 'data-label': `column-${column}` };
-  return labelText(attributes, label, colours);
+  return labelText(attributes, short(label, letters), colours);
 }
 
-function rowLabel(label, row, { left, top, cell, font }, colours) {
+function rowLabel(label, row, { left, top, cell, font, letters }, colours) {
   const y = top + (row + 0.5) * cell + font * 0.35;
   const place = { x: left - GAP, y, 'text-anchor': 'end' };
-  return labelText({ ...place, 'data-label': `row-${row}` }, label, colours);
+  return labelText({ ...place, 'data-label': `row-${row}` }, short(label, letters), colours);
 }
 
 function labelText(attributes, label, { ink, muted }) {
-  const [mark, rest] = splitMark(short(label));
+  const [mark, rest] = splitMark(label);
   const node = svg('text', { ...attributes, fill: ink });
   if (mark) node.append(svg('tspan', { fill: muted, 'fill-opacity': 0.6 }, mark));
   node.append(rest);
@@ -237,7 +240,8 @@ function cells(figure, frame, colours) {
       const colour = rampColour(colours, value / figure.max);
       const data = { 'data-row': row, 'data-column': column };
       const box = svg('rect', { ...cellBox(frame, row, column), ...data, fill: hex(colour) });
-      const hasNumber = frame.cell >= NUMBERS_FROM && value >= NUMBERS_SHARE * figure.max;
+      const isLarge = figure.isWritten || value >= NUMBERS_SHARE * figure.max;
+      const hasNumber = frame.cell >= NUMBERS_FROM && isLarge;
       return hasNumber ? [box, number(value, colour, frame, row, column)] : [box];
     }),
   );

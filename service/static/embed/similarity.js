@@ -106,7 +106,7 @@ export class SimilarityPanel {
     const sides = { rows: labels, columns: labels, rowTitle, columnTitle };
     setText(byId('similarity-readout'), say('howTo'));
     const label = say('mapLabel', { count: vectors.length });
-    this.map.show({ ...sides, values, max: 1, isCausal: false }, label);
+    this.map.show({ ...sides, values, max: 1, isCausal: false, isWritten: true }, label);
   }
 
   #point(row, column) {
