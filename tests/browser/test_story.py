@@ -487,6 +487,23 @@ def test_story_stands_still_for_readers_who_ask_for_it(reader: Reader, page: Pag
     assert page.evaluate("document.getAnimations().length") == 0
 
 
+def test_story_says_what_takes_up_the_written_words(reader: Reader, page: Page, api: Api) -> None:
+    """It described self-attention, which decoders of Firefox's models do not have."""
+    assert "decoder" not in api.shape()
+    opened(reader)
+    for name in ("decoder", "words"):
+        expect(chapter(page, name)).to_contain_text("no self-attention for the words")
+    expect(chapter(page, "softmax")).to_contain_text("training, which follows slopes")
+    expect(chapter(page, "forward")).to_contain_text("a bend sets numbers below 0")
+    models = api.get("/v1/models")
+    for model in models["data"]:
+        if model["id"] == "en-pt":
+            model["attention"]["decoder"] = {"layers": 2, "heads": 8}
+    page.route("**/v1/models", lambda route: route.fulfill(json=models))
+    page.reload()
+    expect(chapter(page, "decoder")).to_contain_text("self-attention with a mask. You see")
+
+
 def test_server_without_english_says_so(reader: Reader, page: Page, api: Api) -> None:
     languages = [entry for entry in api.get("/languages") if entry["code"] != "en"]
     page.route("**/languages", lambda route: route.fulfill(json=languages))

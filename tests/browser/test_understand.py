@@ -271,6 +271,7 @@ def test_turned_sentence_shows_that_the_head_follows_the_subject(
     expect_arc(page, "first", shares(api, TURNED, **EMBEDDER))
     expect(page.locator(".verdict").first).to_contain_text("looks at “lions”")
     expect(page.locator(".verdict").first).to_contain_text("the first noun, the subject")
+    expect(page.locator(".verdict").first).to_contain_text("four sentences prove no rule")
     reader.button("Say the same as “The kids were scared of the lions”").click()
     expect(page.locator(".verdict").first).to_contain_text("the word that you mean")
     reader.button("Swap kids and lions").click()

@@ -26,7 +26,7 @@ export const opening = {
     follows:
       'The head follows the swap. Now the “{scared}” are scared, and it looks at them. But “{scared}” is also the first noun. The other button shows which of the two counts.',
     first:
-      'The “{scared}” are the ones who are scared, but the head looks at “{word}”, the first noun. So it takes the first noun, the subject of the sentence. It has not understood fear.',
+      'The “{scared}” are the ones who are scared, but the head looks at “{word}”, the first noun, the subject. So fear does not explain it. But four sentences prove no rule: with some other nouns, this head looks at the second one.',
     differs: 'Now the “{scared}” are scared, but the head looks at “{word}”.',
     elsewhere: 'This head looks at neither the kids nor the lions.',
     twistTitle: 'Another head: does it follow the swap?',
@@ -79,7 +79,7 @@ export const opening = {
     follows:
       'A cabeça segue a troca. Agora quem tem medo são “{scared}”, e ela olha para essa palavra. Mas “{scared}” também é o primeiro substantivo. O outro botão mostra qual dos dois conta.',
     first:
-      'Quem tem medo são “{scared}”, mas a cabeça olha para “{word}”, o primeiro substantivo. Então ela escolhe o primeiro substantivo, o sujeito da frase. Ela não entendeu o medo.',
+      'Quem tem medo são “{scared}”, mas a cabeça olha para “{word}”, o primeiro substantivo, o sujeito. Então não é o medo que conta. Mas quatro frases não provam uma regra: com alguns outros substantivos, esta cabeça olha para o segundo.',
     differs: 'Agora quem tem medo são “{scared}”, mas a cabeça olha para “{word}”.',
     elsewhere: 'Esta cabeça não olha nem para as crianças (kids) nem para os leões (lions).',
     twistTitle: 'Outra cabeça: ela segue a troca?',

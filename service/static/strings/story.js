@@ -72,7 +72,7 @@ export const story = {
     scale_text:
       'Each score is a sum of {size} products. Before [[training]], they are random: about half are below 0, and many cancel out. Toss {size} coins, and add 1 for one side and −1 for the other. The sum is usually about √{size} = {root} away from 0, not {size}. So a sum of {size} products is about √{size} times as large as one. Dividing by √{size} undoes that.',
     scale_why:
-      'From large scores, softmax gives almost all to one token. A small change of the scores then changes nothing in the result. But training works by small changes: it tries which of them help. So it would get stuck. Only a trained head makes a score large, as here.',
+      'From large scores, softmax gives almost all to one token. A small change of the scores then changes almost nothing in the result. But training follows slopes: for each number, it computes how much a small change of it would change the result. Here, the slopes would be near 0, and training would get stuck. Only a trained head makes a score large, as here.',
     scale_compare:
       'In this sentence, “{most}” gets {share}. Without the division, it would get {raw}.',
     scale_column: '÷ √{size}',
@@ -84,7 +84,7 @@ export const story = {
     mask_column: 'with a mask',
     softmax_title: 'Softmax: from scores to shares',
     softmax_text:
-      '[[softmax|Softmax]] turns the scores into shares of 100 %: the attention. “{token}” gives {share} to “{most}”. First, each score is divided by √{size}, so that it stays small. From large scores, softmax would give almost all to one token. Small changes would then change nothing, and [[training]], which tries small changes, would get stuck.',
+      '[[softmax|Softmax]] turns the scores into shares of 100 %: the attention. “{token}” gives {share} to “{most}”. First, each score is divided by √{size}, so that it stays small. From large scores, softmax would give almost all to one token. Small changes would then change nothing, and [[training]], which follows slopes, would get stuck.',
     softmax_root: 'Why the root of {size}?',
     softmax_more:
       'Softmax takes the number e = 2.718 to the power of each score, and divides each result by their total. A score that is larger by 1 thus gets a share that is 2.7 times as large. The opening above counts words: it adds the shares of the tokens of a word.',
@@ -121,7 +121,7 @@ export const story = {
     norm_out: 'added, normed',
     forward_title: 'Feed-forward: each token alone',
     forward_text:
-      'So far the tokens exchanged information. Now two more tables of learned numbers change the vector of each token by itself. The result is again added and normed. This is the end of the layer.',
+      'So far the tokens exchanged information. Now two more tables of learned numbers change the vector of each token by itself. Between the two, a bend sets numbers below 0 to 0, or near it. Without the bend, two tables could do no more than one. The result is again added and normed. This is the end of the layer.',
     forward_in: 'after attention',
     forward_change: '+ feed-forward',
     forward_out: 'added, normed',
@@ -135,6 +135,10 @@ export const story = {
       'The [[decoder]] writes the translation token by token. Before each token, it makes a query from the words that it has written so far, and compares this query with the keys of the text. That is cross-attention. Before it wrote “{written}”, this head looked at “{most}” with {share}.',
     decoder_more:
       'The step shows this head because no other head of its layer looks more at “{token}”.',
+    decoder_masked:
+      'The decoder takes the words that it has written so far from self-attention with a mask. You see its shares in Translate, below “Look inside”.',
+    decoder_recurrent:
+      'In this model, the decoder has no self-attention for the words that it has written so far. A running memory, which each new word changes a little, takes its place: an SSRU, a simple recurrent network. Most Transformers have self-attention with a mask there.',
     decoder_unaligned:
       'No word of this translation stands for “{token}”. So this step shows the first word that the decoder wrote.',
     decoder_place: 'Decoder layer {layer}, head {head}',
@@ -224,7 +228,7 @@ export const story = {
     scale_text:
       'Cada pontuação é uma soma de {size} produtos. Antes do [[training|treino]], eles são ao acaso: cerca de metade está abaixo de 0, e muitos se cancelam. Jogue {size} moedas, e some 1 para um lado e −1 para o outro. A soma costuma ficar a cerca de √{size} = {root} de 0, não a {size}. Uma soma de {size} produtos é então cerca de √{size} vezes maior que um só. Dividir por √{size} desfaz isso.',
     scale_why:
-      'Com pontuações grandes, a softmax dá quase tudo a um só token. Uma pequena mudança das pontuações então não muda nada no resultado. Mas o treino trabalha com pequenas mudanças: ele vê quais ajudam. Assim, ele ficaria parado. Apenas uma cabeça treinada faz uma pontuação grande, como aqui.',
+      'Com pontuações grandes, a softmax dá quase tudo a um só token. Uma pequena mudança das pontuações então não muda quase nada no resultado. Mas o treino segue inclinações: para cada número, ele calcula quanto uma pequena mudança dele mudaria o resultado. Aqui, as inclinações ficariam perto de 0, e o treino ficaria parado. Apenas uma cabeça treinada faz uma pontuação grande, como aqui.',
     scale_compare: 'Nesta frase, “{most}” recebe {share}. Sem a divisão, receberia {raw}.',
     scale_column: '÷ √{size}',
     mask_title: 'Máscara: não olhar adiante',
@@ -235,7 +239,7 @@ export const story = {
     mask_column: 'com máscara',
     softmax_title: 'Softmax: das pontuações às partes',
     softmax_text:
-      'A [[softmax]] transforma as pontuações em partes de 100 %: a atenção. “{token}” dá {share} a “{most}”. Antes, cada pontuação é dividida por √{size}, para ficar pequena. Com pontuações grandes, a softmax daria quase tudo a um só token. Pequenas mudanças então não mudariam nada, e o [[training|treino]], que tenta pequenas mudanças, ficaria parado.',
+      'A [[softmax]] transforma as pontuações em partes de 100 %: a atenção. “{token}” dá {share} a “{most}”. Antes, cada pontuação é dividida por √{size}, para ficar pequena. Com pontuações grandes, a softmax daria quase tudo a um só token. Pequenas mudanças então não mudariam nada, e o [[training|treino]], que segue inclinações, ficaria parado.',
     softmax_root: 'Por que a raiz de {size}?',
     softmax_more:
       'A softmax eleva o número e = 2,718 a cada pontuação, e divide cada resultado pelo total deles. Uma pontuação maior em 1 recebe assim uma parte 2,7 vezes maior. A abertura acima conta palavras: ela soma as partes dos tokens de uma palavra.',
@@ -273,7 +277,7 @@ export const story = {
     norm_out: 'normalizado',
     forward_title: 'Feed-forward: cada token sozinho',
     forward_text:
-      'Até aqui os tokens trocaram informação. Agora mais duas tabelas de números aprendidos mudam o vetor de cada token sozinho. O resultado é de novo somado e normalizado. Aqui termina a camada.',
+      'Até aqui os tokens trocaram informação. Agora mais duas tabelas de números aprendidos mudam o vetor de cada token sozinho. Entre as duas, uma dobra leva os números abaixo de 0 a 0, ou perto disso. Sem a dobra, duas tabelas não fariam mais do que uma. O resultado é de novo somado e normalizado. Aqui termina a camada.',
     forward_in: 'depois da atenção',
     forward_change: '+ feed-forward',
     forward_out: 'normalizado',
@@ -287,6 +291,10 @@ export const story = {
       'O [[decoder|decodificador]] escreve a tradução token por token. Antes de cada token, ele faz uma consulta com as palavras que já escreveu, e a compara com as chaves do texto. Isto é a atenção cruzada. Antes de escrever “{written}”, esta cabeça olhou para “{most}” com {share}.',
     decoder_more:
       'O passo mostra esta cabeça porque nenhuma outra da sua camada olha mais para “{token}”.',
+    decoder_masked:
+      'O decodificador tira as palavras que já escreveu da autoatenção com máscara. Você vê as partes dela em Traduzir, em “Veja por dentro”.',
+    decoder_recurrent:
+      'Neste modelo, o decodificador não tem autoatenção para as palavras que já escreveu. No lugar dela há uma memória que cada palavra nova muda um pouco: uma SSRU, uma rede recorrente simples. A maioria dos Transformers tem ali a autoatenção com máscara.',
     decoder_unaligned:
       'Nenhuma palavra desta tradução corresponde a “{token}”. Por isso este passo mostra a primeira palavra que o decodificador escreveu.',
     decoder_place: 'Camada {layer} do decodificador, cabeça {head}',

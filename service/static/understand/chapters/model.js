@@ -32,7 +32,7 @@ const meanOf = (rows) =>
   rows[0].map((_, i) => rows.reduce((sum, row) => sum + row[i], 0) / rows.length);
 
 /** Shows the cross-attention before the translation of the token was written. */
-export function decoder({ item, cross, tokens, token, written }) {
+export function decoder({ item, cross, tokens, token, written, model }) {
   const { place, isAligned, layer, head } = written;
   const row = cross[layer][head][place];
   const name = spoken(tokens[token]);
@@ -50,9 +50,13 @@ export function decoder({ item, cross, tokens, token, written }) {
     tokenTable(say('decoder_title'), tokens, columns, {
       ...{ most: row.indexOf(Math.max(...row)), shares: row },
     }),
-    more(say('decoder_more', { token: name })),
+    more(say('decoder_more', { token: name }), memoryOf(model)),
   ];
 }
+
+/** Says by what the decoder takes up the words that it has written. */
+const memoryOf = ({ attention }) =>
+  say(attention.decoder ? 'decoder_masked' : 'decoder_recurrent');
 
 /** Returns the token that gets most from the decoder's head before a token is written, and its share. */
 function crossValues({ item, cross, tokens, written: { place, layer, head } }) {
@@ -83,7 +87,7 @@ export function words(facts) {
       before ? say('words_text', { before, written, share }) : say('words_first', { written, share }),
     ),
     candidates(say('words_title'), probabilities, place, target.tokens[place]),
-    more(say('words_more', crossValues(facts))),
+    more(say('words_more', crossValues(facts)), memoryOf(facts.model)),
   ];
 }
 
