@@ -250,7 +250,8 @@ _INSTALLS = _any("install uninstall add remove run i update upgrade")
 _TOOLS = _any("git docker kubectl helm systemctl")
 _ACTIONS = _any(
     "clone commit push pull checkout add fetch merge rebase status log diff init stash branch run"
-    " build exec compose ps images apply describe install start stop restart"
+    " build exec compose ps images apply describe install start stop restart upgrade uninstall"
+    " create delete get logs rollout enable disable"
 )
 _PROGRAMS = _any("ls rm cp mv tar grep ps chmod ssh curl wget cat mkdir sudo cd make python3?")
 _FLAGS = r"(?: --?[\w=-]+)*"
@@ -299,6 +300,12 @@ QUERIES = Group(
             ("SELECT YOUR LANGUAGE FROM THE LIST", "Tell me WHERE it is."),
         ),
         Syntax(
+            "number sign",  # a normaliser makes `n.o` of it
+            r"[Nn]\.ºs?(?=\s?\d)",
+            ("It is ⟦n.º⟧ 5 of ⟦N.ºs⟧ 2 and 3.",),
+            ("No. 5 and nº 5.",),
+        ),
+        Syntax(
             "words of a query",
             r"(?:GROUP|ORDER) BY(?! [A-Z]{2})|(?:LEFT|RIGHT|INNER|OUTER|CROSS) JOIN|NOT NULL"
             r"|(?:PRIMARY|FOREIGN) KEY|VARCHAR(?:\(\d+\))?",
@@ -311,7 +318,7 @@ QUERIES = Group(
             ("Send ⟦GET /users⟧ first.",),
         ),
     ),
-    words=("SELECT", "WHERE", " JOIN", " TABLE", "NOT NULL", " BY ", "INSERT INTO", " KEY"),
+    words=(".º", "SELECT", "WHERE", " JOIN", " TABLE", "NOT NULL", " BY ", "INSERT INTO", " KEY"),
 )
 
 # fmt: off

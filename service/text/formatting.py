@@ -15,6 +15,7 @@ from babel import Locale, UnknownLocaleError
 
 from model.tokenization.tokenizer import Tokenizer
 from service.text.chunking import ChunkedText
+from service.text.letters import DIGITS
 from service.text.protection import FIRST_MARKER
 
 # Words that English Title Case leaves in lower case.
@@ -73,9 +74,14 @@ _ENDING = "".join(_MARKS) + " \t\u00a0\u202f\u3000"
 _TAIL = _ENDING + CLOSING
 _ABBREVIATION = re.compile(r"\w\.\s?\w+\.$|\b\w\.$")
 
+_TO_SIGNS = str.maketrans("oa", "ºª")
 _ORDINAL = re.compile(r"(?<![\d.,])(\d{1,9})\.?([ºªoa])(?!\w)")
 _NUMBERED = re.compile(r"(?<!\w)[Nn]\.?º\.?\s?(\d{1,9})")
 _FOLDED_SIGN = re.compile(r"(?<!\w)[Nn]\.?o(?=\s?(\d{1,9}))")  # not the English "No. 5"
+
+# Languages that write ordinals with `º` and `ª`, which few vocabularies have.
+ORDINAL_LANGUAGES = frozenset("ca es gl it pt".split())
+_PLAIN_ORDINAL = re.compile(r"(?<![\w.,])(?:\d{1,4}(?=[oa](?!\w))|[Nn]\.(?=o\s?\d))[oa]")
 
 # A last word of at most three characters in brackets. Models add such words to short texts: the
 # ending of the other gender, such as ` (a)`.
@@ -96,6 +102,11 @@ def formatted(
     translation = translation.strip()
     if "º" in source or "ª" in source:
         translation = with_ordinals(source, translation)
+    else:
+        for digit in DIGITS:
+            if digit in translation:
+                translation = _with_ordinal_signs(source, translation, languages[1])
+                break
     # The markers of tags are not in the source.
     first, last = 0, len(translation)
     while first < last and (char := translation[first]) >= _MARKER and char not in source:
@@ -300,13 +311,23 @@ def with_ordinals(source: str, translation: str) -> str:
     ordinals, numbers = set(_ORDINAL.findall(source)), set(_NUMBERED.findall(source))
 
     def ordinal(found: re.Match[str]) -> str:
-        digits, sign = found[1], {"o": "º", "a": "ª"}.get(found[2], found[2])
+        digits, sign = found[1], found[2].translate(_TO_SIGNS)
         return digits + sign if (digits, sign) in ordinals else found[0]
 
     def numbered(found: re.Match[str]) -> str:
         return f"{found[0][0]}º" if found[1] in numbers else found[0]
 
     return _FOLDED_SIGN.sub(numbered, _ORDINAL.sub(ordinal, translation))
+
+
+def _with_ordinal_signs(source: str, translation: str, language: str) -> str:
+    """Writes `1º` for `1o`, and `n.º 2` for `n.o 2`, unless the source has the letter too."""
+    if language.partition("-")[0] not in ORDINAL_LANGUAGES:
+        return translation
+    return _PLAIN_ORDINAL.sub(
+        lambda found: found[0] if found[0] in source else found[0].translate(_TO_SIGNS),
+        translation,
+    )
 
 
 def _is_abbreviation(text: str) -> bool:

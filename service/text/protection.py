@@ -17,7 +17,7 @@ from service.text.code_syntaxes import CODE
 from service.text.letters import UNSPACED, Span, has_words
 from service.text.signs import JOINERS, SIGNS, has_signs
 from service.text.syntaxes import MARKUP, compiled, trigger
-from service.text.typography import Typography, folded
+from service.text.typography import DASHES, Typography, folded
 from service.text.values import find_values
 
 FIRST_MARKER = 0xF0000
@@ -154,7 +154,9 @@ class Marking:
         found = _find(text, unknown)
         if not found:
             return text
-        if len(given) != len(text):
+        if len(given) == len(text):
+            found = _ranges(found, given)
+        else:
             given = text
         parts: list[str] = []
         end = 0
@@ -250,6 +252,16 @@ def _emphasis(text: str) -> Iterator[Span]:
     for match in _EMPHASIS.finditer(text):
         yield match.span("mark")
         yield match.span("end")
+
+
+def _ranges(spans: Sequence[Span], text: str) -> list[Span]:
+    """Joins spans with only a typographic dash between them: `10 °C–15 °C` is one span."""
+    joined: list[Span] = []
+    for first, last in spans:
+        if joined and first == joined[-1][1] + 1 and text[first - 1] in DASHES:
+            first, _ = joined.pop()
+        joined.append((first, last))
+    return joined
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:

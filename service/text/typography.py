@@ -12,12 +12,12 @@ from typing import Self
 
 _DOUBLE = "“”„‟«»"
 _SINGLE = "‘’‚‛‹›´ʼ"
-_DASHES = "–—−‒―"
+DASHES = "–—−‒―"
 
 FOLDED = {
     **dict.fromkeys(_DOUBLE, '"'),
     **dict.fromkeys(_SINGLE, "'"),
-    **dict.fromkeys(_DASHES + "‐\u2011", "-"),
+    **dict.fromkeys(DASHES + "‐\u2011", "-"),
 }
 """Maps each typographic character to the plain character that replaces it."""
 
@@ -32,10 +32,10 @@ _NO_BREAK = re.compile("([^\\s\"'(«“‘]{1,32})([\u00a0\u202f])(?=([^\\s\"')�
 # Each is searched in every sentence of the translation.
 MAX_SPACES = 32
 
-_DASH = re.compile(rf"{_TIGHT.pattern}|(?<!\S)[{_DASHES}-](?![^\s.,;:!?)])")
+_DASH = re.compile(rf"{_TIGHT.pattern}|(?<!\S)[{DASHES}-](?![^\s.,;:!?)])")
 _PLAIN_DASH = re.compile(r"(?<!\S)-(?![^\s.,;:!?)])")
-_RANGE = re.compile(rf"(?<=\d)[{_DASHES}-](?=\d)")
-_MINUS = re.compile(rf"(?<![^\s(])[{_DASHES}-](?=\d)")
+_RANGE = re.compile(rf"(?<=[\d%])[{DASHES}-](?=[\d$€£¥])")
+_MINUS = re.compile(rf"(?<![^\s(])[{DASHES}-](?=\d)")
 _DASH_PLACES = (_RANGE, _MINUS)
 
 _QUOTES = {

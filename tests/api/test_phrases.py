@@ -25,6 +25,11 @@ TO_ENGLISH = {
     "Olá": "Hello",
     "S. Paulo": "S. Paul",
     "Obrigada!": "Thank you!",
+    "Ótimo!": "Great!",
+    "Índice": "Index",
+    "Últimas notícias": "Latest news",
+    "OPÇÕES": "OPTIONS",
+    "CAMARÃO": "SHRIMP",
     "não, não, não": "no, no, no",
     "quase quase": "almost almost",
 }

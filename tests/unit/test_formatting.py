@@ -276,3 +276,20 @@ def test_marks_are_those_of_the_script(source: str, translation: str, expected: 
 )
 def test_ordinals_are_restored(source: str, translation: str, expected: str) -> None:
     assert with_ordinals(source, translation) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "target", "expected"),
+    [
+        ("On the 5th floor", "No 5o andar", "pt", "No 5º andar"),
+        ("The 1st and 22nd time", "A 1a e 22a vez", "pt-BR", "A 1ª e 22ª vez"),
+        ("See no. 2", "Ver n.o 2", "pt", "Ver n.º 2"),
+        ("In flat 2a", "No apartamento 2a", "pt", "No apartamento 2a"),
+        ("At 1.5 or 20 o", "Em 1.5o ou 20 o", "pt", "Em 1.5o ou 20 o"),
+        ("The 5th", "Der 5o", "de", "Der 5o"),
+    ],
+)
+def test_ordinals_of_romance_languages_have_their_signs(
+    source: str, translation: str, target: str, expected: str
+) -> None:
+    assert formatted(source, translation, ("en", target)) == expected

@@ -117,6 +117,11 @@ def test_spans_keep_their_typographic_signs() -> None:
     assert found.spans == ("print(“hi”)", "−5 °C", "−$1,000")
 
 
+def test_typographic_dash_between_spans_is_in_one_span() -> None:
+    found = protect("At 10 °C–15 °C, {a}—{b}, {c}-{d}.", unknown_characters("–—"), True)
+    assert found.spans == ("10 °C–15 °C", "{a}—{b}", "{c}", "{d}")
+
+
 def test_marks_of_directions_have_a_text_between_them() -> None:
     found = protect("Open \u2066Settings\u2069 now.")
     first, last = map(chr, (FIRST_MARKER, FIRST_MARKER + 1))

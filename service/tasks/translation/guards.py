@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import Field
 
 from model.sequence import Hypothesis
-from service.text.letters import UNSPACED_LETTER, words_of
+from service.text.letters import DIGITS, UNSPACED_LETTER, words_of
 
 MIN_REPEATED_TOKENS = 6
 """Smallest number of tokens in the repetitions of a loop, without the first occurrence.
@@ -55,6 +55,9 @@ BRACKETS = "()[]{}\uff08\uff09\uff3b\uff3d\u3010\u3011"
 
 NUMBER = re.compile("\\d(?:\\d{0,2}(?:[.,'\u2019 \u00a0\u202f]\\d{3})+(?!\\d)|\\d*)")
 """A number, with the separators between its groups of three digits."""
+
+MIXED = re.compile(r"\d([.,])\d{3}\1\d{1,2}(?!\d)")
+"""A number with one separator for its groups and its decimals: `1,234,5` for `1,234.5`."""
 
 MAX_CHANGED_NUMBERS = 40
 """Largest number of differing numbers that are compared one by one. More of them are wrong."""
@@ -197,10 +200,18 @@ def changes_numbers(reading: Reading) -> bool:
     translation has is wrong if it has three digits before its final zeros, because `a hundred` may
     become `100`.
     """
+    if reading.source.isascii():
+        for digit in DIGITS:
+            if digit in reading.source:
+                break
+        else:
+            return False
     found = NUMBER.findall(reading.source)
     if not found:
         return False
     written = NUMBER.findall(reading.text)
+    if MIXED.search(reading.text) and not MIXED.search(reading.source):
+        return True
     if found == written:
         return False
     source, target = _counted(found), _counted(written)
