@@ -308,6 +308,33 @@ def test_limits_of_attention_are_shown_with_probabilities(
     expect(points).to_contain_text(f"has {encoder['layers'] * encoder['heads']} of them")
 
 
+SHIFTS = """
+window.shifts = [];
+new PerformanceObserver((list) => window.shifts.push(...list.getEntries().map((e) => e.value)))
+    .observe({ type: 'layout-shift', buffered: true });
+"""
+PAINTED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+@pytest.mark.parametrize("way", ["understand", "translate"])
+def test_page_does_not_jump_while_it_loads(page: Page, way: str) -> None:
+    """The page is painted before it has its languages; the sum was 0.85 by link."""
+    held: list[Route] = []
+    page.route("**/languages", lambda route: held.append(route))
+    page.add_init_script(SHIFTS)
+    with page.expect_request("**/languages"):
+        page.goto(f"/#way={way}")
+    page.evaluate(PAINTED)
+    held[0].continue_()
+    expect(page.locator("#way input")).to_have_count(2)
+    if way == "understand":
+        expect(page.locator("#opening")).not_to_have_class("waiting")
+        expect(page.locator("[data-scene=second] .arc")).to_be_visible()
+    page.evaluate(PAINTED)
+    shifts = page.evaluate("shifts")
+    assert sum(shifts) < 0.05, shifts
+
+
 def test_something_moves_without_a_click(page: Page) -> None:
     page.add_init_script(f"({MOVING})()")
     page.goto("/#way=understand")

@@ -68,7 +68,7 @@ export class Opening {
     );
     this.root = element(
       'section',
-      { id: 'opening', 'aria-labelledby': 'opening-title' },
+      { id: 'opening', class: 'waiting', 'aria-labelledby': 'opening-title' },
       element('h2', { id: 'opening-title', text: say('title') }),
       element('p', { class: 'lead' }, ...withTerms(say('lead'))),
       this.first.root,
@@ -150,6 +150,7 @@ export class Opening {
   }
 
   #render(view) {
+    this.root.classList.remove('waiting');
     const { embedder, translator } = this.#known;
     const sentence = kids.sentenceOf(view);
     this.#sayMissing();
