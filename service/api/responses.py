@@ -45,8 +45,8 @@ class JSONResponse(Response):
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(self.body)),
         ]
-        for name, value in (headers or {}).items():
-            self.raw_headers.append((name.lower().encode(), value.encode()))
+        if headers:
+            self.raw_headers += [(n.lower().encode(), v.encode()) for n, v in headers.items()]
 
 
 class ComputedResponse(StreamingResponse):

@@ -146,11 +146,9 @@ class Connection(HttpToolsProtocol):
         cycle = self.running
         if cycle is None or cycle.disconnected or not cycle.keep_alive or self.flow.write_paused:
             return False
-        parts = [STATUS_LINE[status]]
-        for name, value in (*self.server_state.default_headers, *headers):
-            parts += (name, b": ", value, b"\r\n")
-        parts.append(b"\r\n")
-        self.transport.writelines((b"".join(parts), body))
+        lines = map(b": ".join, (*self.server_state.default_headers, *headers))
+        head = b"%b%b\r\n\r\n" % (STATUS_LINE[status], b"\r\n".join(lines))
+        self.transport.writelines((head, body))
         cycle.response_started = cycle.response_complete = True
         self.on_response_complete()
         return True

@@ -233,12 +233,12 @@ class ItemPolicy(Policy):
         self, kind: str, model: str, queue: Queue, workers: Iterable[WorkerState]
     ) -> list[Assignment]:
         loaded = [worker for worker in workers if model not in worker.missing]
+        foreground = {worker: worker.total_used(self.foreground) for worker in loaded}
         given: dict[WorkerState, list[WorkItem]] = {}
         for bucket, lanes in enumerate(queue.buckets):
 
             def load(worker: WorkerState, bucket: int = bucket) -> tuple[int, int]:
-                used = self._load(worker, kind, model, bucket)
-                return used, worker.total_used(self.foreground)
+                return self._load(worker, kind, model, bucket), foreground[worker]
 
             while len(lanes):
                 free = [each for each in loaded if self._has_room(each, kind, model, bucket)]

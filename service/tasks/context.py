@@ -131,10 +131,8 @@ class RequestContext:
             self.times.add(name, seconds, seconds_ago)
 
     def server_timing(self) -> str:
-        timing = ""
-        for name, seconds in self.stages.items():
-            timing += f", {name};dur={1000 * seconds:.2f}"
-        return timing[2:]
+        stages = self.stages.items()
+        return ", ".join([f"{name};dur={1000 * seconds:.2f}" for name, seconds in stages])
 
 
 class Stage:

@@ -502,9 +502,9 @@ async def in_order(
 
 def unknown_to(route: Sequence[Direction]) -> UnknownSpans:
     """Returns a function that finds the spans unknown to at least one source vocabulary."""
+    if len(route) == 1:
+        return route[0].vocabularies.source.unknown_spans
     finders = [each.vocabularies.source.unknown_spans for each in route]
-    if len(finders) == 1:
-        return finders[0]
     return lambda text: merged(sorted(chain.from_iterable(find(text) for find in finders)))
 
 
