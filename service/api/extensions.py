@@ -51,9 +51,9 @@ class ImmeResponse(BaseModel):
 async def imme(request: Request) -> Response:
     """Translates texts for the custom API of Immersive Translate."""
     body = await read_parameters(request, ImmeRequest)
-    names = ("text_list", "source_lang", "target_lang")
-    texts, source, target = body.text_list, body.source_lang, body.target_lang
-    _, results = await translated(request, names, texts, source, target)
+    texts, source = ("text_list", body.text_list), body.source_lang
+    pair = ("source_lang", source), "target_lang", body.target_lang
+    _, results = await translated(request, texts, *pair)
     return JSONResponse(
         {
             "translations": [
@@ -90,10 +90,8 @@ class KissBatch(BaseModel):
 async def kiss(request: Request) -> Response:
     """Translates a text or texts for the custom API of KISS Translator."""
     body = await read_parameters(request, KissRequest)
-    name = "text" if body.texts is None else "texts"
-    texts = (body.text or "") if body.texts is None else body.texts
-    names = name, "from", "to"
-    _, results = await translated(request, names, texts, body.source, body.target)
+    texts = ("text", body.text or "") if body.texts is None else ("texts", body.texts)
+    _, results = await translated(request, texts, ("from", body.source), "to", body.target)
     found = [{"text": each.text, "src": source_of(each, body.source)} for each in results]
     return JSONResponse(found[0] if body.texts is None else {"translations": found})
 
@@ -132,8 +130,8 @@ async def hcfy(request: Request) -> Response:
 
     source = code(body.source)
     targets = {code(name): name for name in body.destination[:2]}
-    names = ("text", "source", "destination")
-    target, (result,) = await translated(request, names, body.text, source, *targets)
+    text = "text", body.text
+    target, (result,) = await translated(request, text, ("source", source), "destination", *targets)
     found = source_of(result, source)
     language = HCFY_NAMES.get(found) or display_name(found, "zh")
     return JSONResponse(
@@ -148,29 +146,28 @@ async def hcfy(request: Request) -> Response:
 
 async def translated(
     request: Request,
-    names: tuple[str, str, str],
-    given: str | list[str],
-    source: str,
+    texts: tuple[str, str | list[str]],
+    source: tuple[str, str],
+    name: str,
     *targets: str,
 ) -> tuple[str, list[TranslatedText]]:
     """Translates the texts of a request to the first target that is not their own language.
 
+    The texts and the source have the names of their parameters, for errors.
+
     Args:
-        names: Names of the parameters with the texts, the source and the target, for errors.
-        source: Language code; `auto` or "" if the language is to be detected.
-        targets: Language codes; a target after the first is used only if it is needed.
+        name: Name of the parameter with the targets. A second target is used only if it is needed.
 
     Returns the used target, and the translations.
     """
     services, context = services_of(request), context_of(request)
-    texts = [given] if isinstance(given, str) else given
+    given = [texts[1]] if isinstance(texts[1], str) else texts[1]
 
     async def translate() -> tuple[str, list[TranslatedText]]:
         # The texts count once towards the quota, even if a second target is used.
-        async with services.quota.spent(context.account, sum(map(len, texts))):
+        async with services.quota.spent(context.account, sum(map(len, given))):
             for target in targets:
-                pair = (names[1], source), (names[2], target)
-                wanted = translation_request(services, context, (names[0], given), *pair)
+                wanted = translation_request(services, context, texts, source, (name, target))
                 results = await services.translator.translate(wanted, context)
                 if any(each.route for each in results):
                     break

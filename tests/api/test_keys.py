@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.api.app import DIALECTS
-from service.api.azure.errors import azure_shape
+from service.api.azure.routes import azure_shape
 from service.api.cohere import cohere_shape
 from service.api.deepl.errors import deepl_shape
 from service.api.deeplx import deeplx_shape

@@ -2,6 +2,9 @@
 
 Azure's other addresses have short paths, such as `/translate`, which LibreTranslate has too. There,
 requests with `api-version` in the query are Azure's.
+
+Source of the codes of errors: https://learn.microsoft.com/azure/ai-services/translator/
+text-translation/reference/status-response-codes.
 """
 
 from collections.abc import Sequence
@@ -9,10 +12,10 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service.api import error_texts
-from service.api.azure.errors import AZURE_ERRORS, AzureErrorBody, azure_shape
 from service.api.azure.schemas import (
     AzureBreakRequest,
     AzureDetection,
@@ -25,16 +28,24 @@ from service.api.azure.schemas import (
 )
 from service.api.context import HttpContext, Services, context_of, services_of
 from service.api.dialect import Dialect
-from service.api.errors import responses_of
+from service.api.errors import KEYS_401, responses_of, status_of
 from service.api.keys import given_key
 from service.api.request.body import merge, parse_json, read_body
 from service.api.request.parameters import AcceptLanguage
 from service.api.request.reading import read_permitted, unless_disconnected, validated
 from service.api.request.translation import as_texts, detected, translate_each, translation_request
 from service.api.responses import JSONResponse
-from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
+from service.errors import (
+    SHOWN_CHARS,
+    InvalidRequestError,
+    QuotaExceededError,
+    RequestTooLargeError,
+    ServiceError,
+)
 from service.models.catalog import Catalog
 from service.models.served import NotLoadedError
+from service.tasks.context import RequestContext
+from service.tasks.parameters import example
 from service.tasks.threads import run_sized
 from service.tasks.translation.sentences import TranslatedText
 from service.tasks.translation.translator import TranslationRequest
@@ -57,6 +68,52 @@ SHORT = (
 """Short paths of Azure's routes. The last three are not served; their 404 has Azure's shape."""
 
 SCOPES = ("translation", "transliteration", "dictionary")
+
+TYPES: dict[type[ServiceError], int] = {QuotaExceededError: 403001, RequestTooLargeError: 400077}
+"""Codes of errors that have one of their own, whatever parameter is at fault."""
+
+PARAMETERS = {
+    "scope": 400001,
+    "language": 400003,
+    "toScript": 400004,
+    "body": 400005,
+    "fromScript": 400018,
+    "api-version": 400021,
+    "from": 400035,
+    "to": 400036,
+    "textType": 400071,
+}
+"""Codes of errors with status 400 by the parameter at fault."""
+
+
+class AzureError(BaseModel):
+    code: int = Field(
+        description="Azure's code of the fault. Without a code of its own, it is the status and "
+        "three zeros."
+    )
+    message: str = Field(description="The fault, with the value, the limit and the remedy.")
+
+
+class AzureErrorBody(BaseModel):
+    """The body of errors of Azure's routes. The id of the request is in X-RequestId."""
+
+    model_config = example(
+        error={"code": 400036, "message": "zz is not supported; supported: en, pt"}
+    )
+
+    error: AzureError
+
+
+AZURE_ERRORS = responses_of(AzureErrorBody, 400, 401, 403, 413, 429, 500, 503, 504)
+
+
+def azure_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
+    status = status_of(error, KEYS_401)
+    code = TYPES.get(type(error), status * 1000)
+    if status == 400 and error.param in PARAMETERS:
+        code = PARAMETERS[error.param]
+    return status, {"error": {"code": code, "message": error.joined}}
+
 
 router = APIRouter(tags=["azure"], responses=AZURE_ERRORS)
 
