@@ -251,7 +251,7 @@ def test_large_reply_comes_whole_in_chunks(real_server: Server) -> None:
             np.testing.assert_array_equal(values, arrays[f"item{number}.{kind}"])
 
 
-def test_requests_are_counted_as_attention(serve_real: ServeApart) -> None:
+def test_requests_are_counted_as_attention(serve_real: ServeApart, real_server: Server) -> None:
     server = serve_real()
     ask(server, [CAT, "It is cold."])
     server.post("/attention", json=asking(""))
@@ -269,10 +269,7 @@ def test_requests_are_counted_as_attention(serve_real: ServeApart) -> None:
         assert server.sample("regard_stage_duration_seconds_count", **labels) == 1
     translated = {"task": "translate", "model": "en-pt", "outcome": "ok"}
     assert server.sample("regard_requests_total", **translated) == 0
-
-
-def test_front_ends_answer_the_same(serve_real: ServeApart, real_server: Server) -> None:
-    server = serve_real()
+    # The front ends answer the same.
     asked: list[dict[str, Any]] = [
         {},
         {"text": [CAT, "No."], "target_text": [None, "Não."], "top_k": 2},

@@ -113,7 +113,7 @@ def test_text_too_long_for_one_sequence_is_refused(
     assert_refused(real_server, path, long, RequestTooLargeError, words, "MAX_SOURCE_TOKENS")
 
 
-def test_more_values_than_allowed_are_refused_before_any_is_computed(
+def test_more_values_or_texts_than_allowed_are_refused_before_any_is_computed(
     serve_real: ServeApart,
 ) -> None:
     """Counted on the source alone where that is enough; else when the translation is there."""
@@ -134,6 +134,8 @@ def test_more_values_than_allowed_are_refused_before_any_is_computed(
     words = f"{16 * size * 10} attention values exceed the limit of 300"
     assert_refused(server, "/attention", asking(**given), RequestTooLargeError, words)
     assert server.post("/attention", json=asking()).status_code == 200
+    words = "request (9) exceeds text limit (8)"
+    assert_refused(server, "/attention", asking(["a"] * 9), RequestTooLargeError, words)
 
 
 def test_long_lists_do_not_come_back_in_messages(real_server: Server) -> None:
@@ -141,12 +143,6 @@ def test_long_lists_do_not_come_back_in_messages(real_server: Server) -> None:
     response = real_server.post("/attention", json=body)
     assert_error(response, InvalidRequestError, "layer 2, 3, 4", "more does not exist")
     assert len(response.content) < 1000
-
-
-def test_too_many_texts_are_refused(serve_real: ServeApart) -> None:
-    server = serve_real(max_inputs=2)
-    words = "request (3) exceeds text limit (2)"
-    assert_refused(server, "/attention", asking(["a"] * 3), RequestTooLargeError, words)
 
 
 def test_nothing_is_shown_while_the_models_load(serve: Serve, script: Script) -> None:

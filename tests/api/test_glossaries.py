@@ -325,10 +325,11 @@ def test_real_models_use_terms(serve_real: ServeApart, tmp_path: Path) -> None:
     reply = server.translate([*REAL], glossary=glossary).json()["translatedText"]
     for text, parts in zip(reply, REAL.values(), strict=True):
         assert [part for part in parts if part not in text] == [], text
+    stream_uses_terms_and_tags(server)
+    tags_move_with_the_terms(server)
 
 
-def test_stream_uses_terms_and_tags(serve_real: ServeApart, tmp_path: Path) -> None:
-    server = serve_real(state=str(tmp_path))
+def stream_uses_terms_and_tags(server: AnyServer) -> None:
     glossary = create(server, entries="house\tvivenda\ncat\tfelino")["glossary_id"]
     text = (
         "<p>The old <b>house</b> is red. The <i>cat</i> sleeps.</p><p>Hello {name}, my house.</p>"
@@ -342,8 +343,7 @@ def test_stream_uses_terms_and_tags(serve_real: ServeApart, tmp_path: Path) -> N
     assert done["sentences"] == 3
 
 
-def test_tags_move_with_the_terms(serve_real: ServeApart, tmp_path: Path) -> None:
-    server = serve_real(state=str(tmp_path))
+def tags_move_with_the_terms(server: AnyServer) -> None:
     glossary = create(server, entries="house\tvivenda\nred wine\tvinho de tinta")["glossary_id"]
     texts = {
         "<p>The old <b>house</b> is <i>red</i>.</p>": ["<b>vivenda</b>", "<i>vermelha</i>"],

@@ -35,35 +35,43 @@ from tests.workers import LIMIT_SECONDS, Script, Threads, until
 
 
 @pytest.fixture
-def server(serve_any: ServeAny, english: str) -> AnyServer:
+def server(serve: Serve, english: str) -> AnyServer:
+    return serve(models=(english,), admin_key=KEY, workers=2)
+
+
+@pytest.fixture
+def any_server(serve_any: ServeAny, english: str) -> AnyServer:
+    """The same, and one with HTTP workers, which the core tells of each change."""
     return serve_any(models=(english,), admin_key=KEY, workers=2)
 
 
-def test_model_is_loaded_and_translates_and_is_unloaded(server: AnyServer, portuguese: str) -> None:
-    assert to_english(server).status_code == 400
+def test_model_is_loaded_and_translates_and_is_unloaded(
+    any_server: AnyServer, portuguese: str
+) -> None:
+    assert to_english(any_server).status_code == 400
     for _ in range(2):  # again, after it was unloaded
-        response = load(server, "pt-en", portuguese)
+        response = load(any_server, "pt-en", portuguese)
         assert response.status_code == 200, response.text
         body = response.json()
         assert (body["id"], body["state"], body["source"]) == ("pt-en", "ready", "pt")
-        assert states(server) == {"en-pt": "ready", "pt-en": "ready"}
+        assert states(any_server) == {"en-pt": "ready", "pt-en": "ready"}
         for _ in range(4):  # whichever HTTP worker answers
-            assert to_english(server).json() == {"translatedText": "Olá."}
-        assert server.translate("Hello.").json() == {"translatedText": "Hello."}
-        languages = {each["code"]: each["targets"] for each in server.get("/languages").json()}
+            assert to_english(any_server).json() == {"translatedText": "Olá."}
+        assert any_server.translate("Hello.").json() == {"translatedText": "Hello."}
+        languages = {each["code"]: each["targets"] for each in any_server.get("/languages").json()}
         assert languages == {"en": ["en", "pt"], "pt": ["en", "pt"]}
-        assert server.sample("regard_decode_slots", model="pt-en", state="free") == 16
-        assert server.sample("regard_model_memory_bytes", model="pt-en", worker="worker-1") == 0
-        response = unload(server, "pt-en")
+        assert any_server.sample("regard_decode_slots", model="pt-en", state="free") == 16
+        assert any_server.sample("regard_model_memory_bytes", model="pt-en", worker="worker-1") == 0
+        response = unload(any_server, "pt-en")
         assert response.json() == {"id": "pt-en", "object": "model", "deleted": True}
-        assert states(server) == {"en-pt": "ready"}
+        assert states(any_server) == {"en-pt": "ready"}
         for _ in range(4):
-            assert to_english(server).json()["error_type"] == "unsupported_language"
+            assert to_english(any_server).json()["error_type"] == "unsupported_language"
         with pytest.raises(KeyError):
-            server.sample("regard_decode_slots", model="pt-en", state="free")
-    assert server.translate("Hello.").json() == {"translatedText": "Hello."}
+            any_server.sample("regard_decode_slots", model="pt-en", state="free")
+    assert any_server.translate("Hello.").json() == {"translatedText": "Hello."}
     labels = {"task": "translate", "model": "pt-en", "outcome": "ok"}
-    assert server.sample("regard_requests_total", **labels) == 8
+    assert any_server.sample("regard_requests_total", **labels) == 8
 
 
 def test_embedding_model_is_loaded_and_unloaded(server: AnyServer, embedding_folder: str) -> None:
@@ -180,21 +188,21 @@ def test_two_models_are_loaded_one_after_the_other(
 
 
 def test_requests_in_flight_end_before_their_model_goes(
-    server: AnyServer, script: Script, portuguese: str
+    any_server: AnyServer, script: Script, portuguese: str
 ) -> None:
-    load(server, "pt-en", portuguese)
+    load(any_server, "pt-en", portuguese)
     script.may_finish.clear()
-    held = server.begin_translate(["Olá.", "Adeus."], source="pt", target="en")
+    held = any_server.begin_translate(["Olá.", "Adeus."], source="pt", target="en")
     until(lambda: len(script.admitted) == 2)
-    begun = begin(server, "DELETE", "pt-en")
-    until(lambda: states(server).get("pt-en") == "unloading")
-    until(lambda: to_english(server).status_code == 400)
-    assert_refused(load(server, "pt-en", portuguese), ConflictError, "unloading just now")
+    begun = begin(any_server, "DELETE", "pt-en")
+    until(lambda: states(any_server).get("pt-en") == "unloading")
+    until(lambda: to_english(any_server).status_code == 400)
+    assert_refused(load(any_server, "pt-en", portuguese), ConflictError, "unloading just now")
     assert not begun.done()
     script.may_finish.set()
     assert held.result(LIMIT_SECONDS).json() == {"translatedText": ["Olá.", "Adeus."]}
     assert begun.result(LIMIT_SECONDS).json()["deleted"]
-    assert not any("pt-en" in names for names in loaded_models(server))
+    assert not any("pt-en" in names for names in loaded_models(any_server))
 
 
 def test_what_does_not_go_together_is_refused(server: AnyServer, english: str) -> None:

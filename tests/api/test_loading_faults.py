@@ -1,13 +1,22 @@
 """What does not go well when models are loaded while the server runs: files, workers, time."""
 
 import threading
+import time
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import pytest
 
 from model.errors import CheckpointFormatError
-from service.errors import ConflictError, InternalError, InvalidRequestError, ServiceError
+from service.errors import (
+    ConflictError,
+    InternalError,
+    InvalidRequestError,
+    ServiceError,
+    UnavailableError,
+)
+from service.models import changes
 from service.models import changes as model_changes
 from service.models.changes import Placements
 from service.settings import Settings
@@ -30,7 +39,13 @@ from tests.workers import LIMIT_SECONDS, Script, until
 
 
 @pytest.fixture
-def server(serve_any: ServeAny, english: str) -> AnyServer:
+def server(serve: Serve, english: str) -> AnyServer:
+    return serve(models=(english,), admin_key=KEY, workers=2)
+
+
+@pytest.fixture
+def any_server(serve_any: ServeAny, english: str) -> AnyServer:
+    """The same, and one with HTTP workers, which the core tells of each change."""
     return serve_any(models=(english,), admin_key=KEY, workers=2)
 
 
@@ -182,17 +197,17 @@ def test_worker_that_starts_while_a_model_comes_gets_it_too(
 
 
 def test_added_model_that_cannot_be_loaded_any_more_is_unloaded(
-    server: AnyServer, script: Script, portuguese: str
+    any_server: AnyServer, script: Script, portuguese: str
 ) -> None:
     """The server started without it, and so goes on without it."""
-    load(server, "pt-en", portuguese)
+    load(any_server, "pt-en", portuguese)
     script.failing = {"pt-en": CheckpointFormatError("it is gone")}
-    starter(server).started[0].kill()
-    until(lambda: "pt-en" not in states(server))
-    server.until_ready()
-    assert server.core.supervisor.failure is None
-    assert server.translate("Hello.").status_code == 200
-    assert to_english(server).status_code == 400
+    starter(any_server).started[0].kill()
+    until(lambda: "pt-en" not in states(any_server))
+    any_server.until_ready()
+    assert any_server.core.supervisor.failure is None
+    assert any_server.translate("Hello.").status_code == 200
+    assert to_english(any_server).status_code == 400
 
 
 def test_http_worker_that_starts_later_knows_the_models(
@@ -278,3 +293,58 @@ def test_server_stops_while_a_model_loads(
     server.run(server.core.stop())
     assert not server.core.changes.tasks
     assert not any(worker.thread.is_alive() for worker in starter(server).started)
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    released = threading.Event()
+    find = changes.find
+
+    def hang(name: str, source: str, settings: Any) -> Any:
+        if name == "stuck":
+            released.wait(LIMIT_SECONDS)
+        return find(name, source, settings)
+
+    monkeypatch.setattr(changes, "find", hang)
+    return released
+
+
+def test_other_models_are_loaded_during_a_load_that_hangs(
+    serve: Serve, english: str, portuguese: str, hanging: threading.Event
+) -> None:
+    server = serve(models=(english,), admin_key=KEY)
+    stuck = begin(server, "POST", "stuck", json={"source": portuguese})
+    until(lambda: server.core.changes.states)
+    assert load(server, "pt-en", portuguese).status_code == 200
+    assert not stuck.done()
+    hanging.set()
+    assert stuck.result(LIMIT_SECONDS).status_code == 400  # the folder has no model of that name
+
+
+def test_load_that_hangs_is_given_up(
+    serve: Serve,
+    english: str,
+    portuguese: str,
+    hanging: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(changes, "LOAD_SECONDS", 0.2)
+    server = serve(models=(english,), admin_key=KEY)
+    refused = load(server, "stuck", portuguese)
+    assert_refused(refused, UnavailableError, "stuck was not loaded within", "check the disk")
+    assert "stuck" not in states(server)
+    monkeypatch.setattr(changes, "LOAD_SECONDS", 60.0)
+    assert load(server, "pt-en", portuguese).status_code == 200
+    hanging.set()
+
+
+def test_load_that_hangs_does_not_delay_the_end(
+    serve: Serve, english: str, portuguese: str, hanging: threading.Event
+) -> None:
+    server = serve(models=(english,), admin_key=KEY, request_timeout_seconds=0.1)
+    assert load(server, "stuck", portuguese).status_code == 202
+    began = time.monotonic()
+    server.run(server.core.stop())
+    server.run(server.loop.shutdown_default_executor())
+    assert time.monotonic() - began < LIMIT_SECONDS / 2
+    hanging.set()

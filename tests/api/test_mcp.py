@@ -24,10 +24,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 TOOLS = ["translate", "detect", "languages", "models", "embed", "rerank", "attention"]
-HEADERS = {
-    "accept": "application/json, text/event-stream",
-    "mcp-protocol-version": "2025-11-25",
-}
+HEADERS = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
 RERANKED = {"query": "where did the cat sit", "texts": ["who runs home", "the cat sat on a mat ."]}
 
 

@@ -90,19 +90,7 @@ def test_repeated_phrase_has_all_its_parts(serve_real: ServeAny) -> None:
         [[0, 5], [6, 9]],
         [[11, 16], [17, 20]],
     ]
-
-
-def test_phrase_of_a_server_without_beams_has_scores(serve_real: ServeAny) -> None:
-    server = serve_real(phrase_beam_size=4, max_beam_size=1)
-    body = translate(server, ["Open directory"], return_scores=True)
-    assert body["translatedText"] == ["Abrir diretório"]
-    assert [each["token"] for each in body["scores"][0][0]["tokens"]][-1] == "</s>"
-
-
-def test_alternatives_scores_and_alignment_are_of_the_same_translation(
-    serve_real: ServeAny,
-) -> None:
-    server = serve_real(phrase_beam_size=4)
+    # Alternatives, scores and alignment are of the same translation.
     more = {"alternatives": 2, "return_scores": True}
     body = translate(server, ["Open directory", "Thank you."], **more)
     assert body["translatedText"] == ["Abrir diretório", "Obrigado."]
@@ -117,3 +105,10 @@ def test_alternatives_scores_and_alignment_are_of_the_same_translation(
     assert alignment["pairs"]
     html = server.translate("<b>Open</b> directory", format="html").json()
     assert html["translatedText"] == "<b>Abrir</b> diretório"
+
+
+def test_phrase_of_a_server_without_beams_has_scores(serve_real: ServeAny) -> None:
+    server = serve_real(phrase_beam_size=4, max_beam_size=1)
+    body = translate(server, ["Open directory"], return_scores=True)
+    assert body["translatedText"] == ["Abrir diretório"]
+    assert [each["token"] for each in body["scores"][0][0]["tokens"]][-1] == "</s>"

@@ -125,7 +125,6 @@ phone = high_contrast = zoomed = attention
 
 STATES: dict[str, Callable[[Reader], None]] = {
     "empty": empty,
-    "translated": translated,
     "alternatives": alternatives,
     "candidates": candidates,
     "attention": attention,
@@ -137,7 +136,6 @@ STATES: dict[str, Callable[[Reader], None]] = {
     "streaming": streaming,
     "document": document,
     "portuguese": portuguese,
-    "understanding": understanding,
     "story unfolded": story_unfolded,
     "phone": phone,
     "high contrast": high_contrast,
@@ -150,7 +148,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "zoomed": {"viewport": {"width": 640, "height": 450}, "device_scale_factor": 2},
 }
 RULES_OF_COLOURS = ("color-contrast", "link-in-text-block")
-FIRST_VISITS = ("empty", "translated", "candidates", "unserved", "document")
+FIRST_VISITS = ("empty", "candidates", "unserved", "document")
 
 
 def state_of(request: pytest.FixtureRequest) -> str:

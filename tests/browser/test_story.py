@@ -107,6 +107,7 @@ def test_story_goes_from_start_to_end_by_keyboard(reader: Reader, page: Page) ->
         page.keyboard.press("ArrowRight")
         expect_step(page, step)
         expect(chapter(page, STEPS[step - 1]).locator("h3")).to_be_focused()
+        assert page.evaluate("document.getAnimations().length") == 0  # as the reader asks for
     expect(reader.button("Next step")).to_be_disabled()
     for step in range(len(STEPS) - 1, 0, -1):
         page.keyboard.press("ArrowLeft")
@@ -150,6 +151,11 @@ def test_story_follows_scrolling(reader: Reader, page: Page) -> None:
             "node => scrollBy(0, node.getBoundingClientRect().top - innerHeight * 0.3)"
         )
         expect_step(page, step)
+    page.evaluate("scrollTo(0, 0)")
+    expect_no_step(page)
+    # Jumps, as with the keys End and Home: no step is seen between.
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    expect(page.locator(".pager p")).to_contain_text(f"Step {len(STEPS)} of {len(STEPS)}: ")
     page.evaluate("scrollTo(0, 0)")
     expect_no_step(page)
 
@@ -230,25 +236,14 @@ def test_story_follows_the_swap(reader: Reader, page: Page) -> None:
     expect(line).to_contain_text(f"in the sentence “{POOL}”")
 
 
-def test_rows_that_are_not_shown_are_added(reader: Reader, page: Page, api: Api) -> None:
-    """The shares of the shown rows and of the rest add up to the total."""
-    opened(reader)
-    table = chapter(page, "softmax").locator("table")
-    rest = table.locator("tr.rest")
-    expect(rest.locator("th")).to_have_text(re.compile(r"\+ the other \d+"))
-    shown = [row.locator("td").last for row in table.locator("tbody tr:not(.minor)").all()]
-    numbers = [int(re.findall(r"\d+", cell.inner_text())[0]) for cell in shown]
-    assert sum(numbers) == pytest.approx(100, abs=len(numbers) / 2)
-    chapter(page, "softmax").get_by_role("button", name=re.compile("All .* tokens")).click()
-    expect(rest).to_be_hidden()
-
-
 def test_arrow_keys_turn_steps_after_a_fold_is_opened(reader: Reader, page: Page) -> None:
     """Guards a fault: keys on the title of a fold did nothing."""
     opened(reader, step="softmax")
     chapter(page, "softmax").locator("summary").first.press("Enter")
     page.keyboard.press("ArrowRight")
     expect_step(page, STEPS.index("softmax") + 2)
+    chapter(page, "roles").get_by_role("button", name="query").click()
+    expect(page.locator(".meaning:popover-open")).to_contain_text("what it is looking for")
 
 
 def test_token_without_a_translation_is_named(reader: Reader, page: Page, api: Api) -> None:
@@ -281,17 +276,15 @@ def test_step_stays_while_content_above_it_grows(reader: Reader, page: Page) -> 
     expect_step(page, STEPS.index("scores") + 1)
 
 
-def test_story_follows_a_jump_of_the_page(reader: Reader, page: Page) -> None:
-    """To its end and back to its start, as with the keys End and Home: no step is seen between."""
-    opened(reader)
-    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-    expect(page.locator(".pager p")).to_contain_text(f"Step {len(STEPS)} of {len(STEPS)}: ")
-    page.evaluate("scrollTo(0, 0)")
-    expect_no_step(page)
-
-
 def test_long_table_shows_all_tokens_on_request(reader: Reader, page: Page) -> None:
+    """Before, the shares of the shown rows and of the rest add up to the total."""
     opened(reader)
+    table = chapter(page, "softmax").locator("table")
+    rest = table.locator("tr.rest")
+    expect(rest.locator("th")).to_have_text(re.compile(r"\+ the other \d+"))
+    shares = [row.locator("td").last for row in table.locator("tbody tr:not(.minor)").all()]
+    numbers = [int(re.findall(r"\d+", cell.inner_text())[0]) for cell in shares]
+    assert sum(numbers) == pytest.approx(100, abs=len(numbers) / 2)
     rows = chapter(page, "scores").locator("tbody tr")
     expect(rows.locator("visible=true")).to_have_count(4)
     expect(rows.filter(has_text="kids")).to_be_visible()
@@ -299,16 +292,11 @@ def test_long_table_shows_all_tokens_on_request(reader: Reader, page: Page) -> N
     for name in ("scores", "softmax", "decoder"):
         shown = chapter(page, name).locator("tbody tr").locator("visible=true")
         expect(shown).to_have_count(18)
+    expect(rest).to_be_hidden()
     reader.unfold("#choice details")
     page.locator("label.chip").first.click()
     expect(chapter(page, "scores")).to_contain_text("The query of “The”")
     expect(chapter(page, "softmax").get_by_role("button", name="Fewer tokens")).to_be_visible()
-
-
-def test_terms_of_the_story_explain_themselves(reader: Reader, page: Page) -> None:
-    opened(reader, step="roles")
-    chapter(page, "roles").get_by_role("button", name="query").click()
-    expect(page.locator(".meaning:popover-open")).to_contain_text("what it is looking for")
 
 
 def test_own_sentence_is_followed(reader: Reader, page: Page, api: Api) -> None:
@@ -478,13 +466,6 @@ def test_story_speaks_portuguese(reader: Reader, page: Page) -> None:
         ["Por que a raiz de 32?", "Mais sobre este passo"]
     )
     expect(page.get_by_role("heading", name="Atenção em cinco frases")).to_be_visible()
-
-
-def test_story_stands_still_for_readers_who_ask_for_it(reader: Reader, page: Page) -> None:
-    opened(reader)
-    page.keyboard.press("ArrowRight")
-    expect_step(page, 1)
-    assert page.evaluate("document.getAnimations().length") == 0
 
 
 def test_story_says_what_takes_up_the_written_words(reader: Reader, page: Page, api: Api) -> None:
