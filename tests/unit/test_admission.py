@@ -5,14 +5,7 @@ import pytest
 from service.errors import OverloadedError, RequestTooLargeError
 from service.scheduling import admission as admission_module
 from service.scheduling.admission import MAX_RETRY_SECONDS, Admission, Throughput
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
+from tests.unit.worker_bench import Clock
 
 
 @pytest.fixture

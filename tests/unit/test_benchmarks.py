@@ -1,21 +1,19 @@
-"""The benchmark harness's own arithmetic, tables and processes; no peer is needed."""
+"""The benchmark harness: its arithmetic, tables, processes and load; no peer is needed."""
 
-import asyncio
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks import contestants, gpu, options, report, throughput, tree
-from benchmarks.environments import MissingError, find_interpreter
-from benchmarks.peers.protocol import Translate
-from benchmarks.peers.server import MAX_BATCH, Batcher
-from benchmarks.processes import Contestant, Engine, Server, ending, running
-from benchmarks.random_weights import CASES, step_bytes
+from benchmarks import contestants, gpu, load, options, report, throughput
+from benchmarks.environments import MissingError
+from benchmarks.load import Load, Shape
+from benchmarks.processes import Contestant, Engine, Server, running
 from benchmarks.report import Result, Sample
+from tests.unit.bench_server import Answer, reply_bytes, served
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,26 +37,12 @@ def test_ratio_is_taken_within_each_round() -> None:
     assert report.ratio(lagging, "a", "offline", "sentences_per_second", "b") == 1.0
 
 
-def test_ratio_to_somebody_absent_is_none() -> None:
-    result = result_of({"a": [1.0]})
-    assert report.ratio(result, "a", "offline", "sentences_per_second", "b") is None
-    assert report.spread(result, "a", "offline", "p50_ms") is None
-
-
 def test_block_goes_between_its_own_markers() -> None:
     text = "a\n<!-- bench:x -->\nold\n<!-- /bench:x -->\nb\n<!-- bench:y -->\n<!-- /bench:y -->\n"
     written = report.replace_marked(text, "x", "new")
     assert "old" not in written
     assert written.startswith("a\n<!-- bench:x -->\n\nnew\n\n<!-- /bench:x -->\nb\n")
     assert report.replace_marked(written, "x", "new") == written
-
-
-@pytest.mark.parametrize(
-    "text", ["", "<!-- /bench:x --> <!-- bench:x -->", "<!-- bench:x --><!-- /bench:x -->" * 2]
-)
-def test_missing_or_doubled_markers_are_named(text: str) -> None:
-    with pytest.raises(ValueError, match="<!-- bench:x -->"):
-        report.replace_marked(text, "x", "new")
 
 
 def test_every_section_has_its_markers() -> None:
@@ -71,61 +55,6 @@ def parsed(tmp_path: Path, *words: str) -> options.Options:
     path = tmp_path / "lines"
     path.write_text("one\n")
     return options.parse(["--source", str(path), "--reference", str(path), *words])
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--only", "offline,nothing"], "nothing"),
-        (["--rounds", "0"], "--rounds"),
-        (["--clients", "8,0"], "--clients"),
-        (["--clients", ""], "--clients"),
-        (["--seconds", "0"], "--seconds"),
-    ],
-)
-def test_bad_options_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
-) -> None:
-    with pytest.raises(SystemExit):
-        parsed(tmp_path, *words)
-    assert said in capsys.readouterr().err
-
-
-def test_stat_of_a_name_with_brackets_and_spaces() -> None:
-    text = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 2 3 4 50 60 7 8 20 0 1 0"
-    assert tree.parse_stat(text) == tree.Stat(parent=3, ticks=125)
-
-
-def test_rollup_gives_rss_and_pss() -> None:
-    text = "00400000-7ff0 ---p 00000000 00:00 0 [rollup]\nRss:  2048 kB\nPss:  512 kB\n"
-    assert tree.parse_rollup(text) == (2048, 512)
-
-
-def test_tree_has_the_children_of_children() -> None:
-    command = ["sh", "-c", "sh -c 'sleep 60 & echo; wait' & wait"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
-        assert process.stdout
-        process.stdout.readline()
-        assert len(tree.members(process.pid)) == 3
-        memory = tree.memory(process.pid)
-        assert 0 < memory.pss < memory.rss
-        os.killpg(process.pid, 9)
-    assert tree.members(process.pid) == {}
-    assert tree.cpu_seconds(os.getpid()) > 0
-
-
-def test_interpreter_that_is_not_there_or_of_another_version(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="not on PATH"):
-        find_interpreter("python-that-is-not", "3.10")
-    with pytest.raises(MissingError, match=r"no Python 2\.0"):
-        find_interpreter(sys.executable, "2.0")
-    shim = tmp_path / "shim"
-    shim.write_text("#!/bin/sh\necho 'command not found' >&2\nexit 127\n")
-    shim.chmod(0o755)
-    with pytest.raises(MissingError, match="command not found"):
-        find_interpreter(str(shim), None)
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert find_interpreter(sys.executable, version) == sys.executable
 
 
 NOISY = """
@@ -162,61 +91,10 @@ def test_engine_that_cannot_start_is_left_out_with_the_reason(logs: Path, tmp_pa
     assert result.notes == ["regard was left out: broken: the engine ended: no such engine"]
 
 
-COUNTING = """
-import http.server, signal, threading
-def end(*_):
-    print("SIGTERM", flush=True)
-    threading.Timer(0.2, server.shutdown).start()
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-server = http.server.HTTPServer(("127.0.0.1", {port}), Handler)
-signal.signal(signal.SIGTERM, end)
-threading.Thread(target=server.serve_forever).start()
-"""
-
-
-def test_servers_that_run_together_get_one_sigterm_each(logs: Path) -> None:
-    with ending() as servers:
-        for number in range(2):
-            server = Server(Contestant(f"server-{number}", [sys.executable, "-c", COUNTING]))
-            servers.append(server)
-            server.until_ready()
-    assert [each.process.returncode for each in servers] == [0, 0]
-    for each in servers:
-        assert each.log.read_text().count("SIGTERM") == 1
-
-
 def test_server_that_ends_early_says_why(logs: Path) -> None:
     server = Server(Contestant("broken", [sys.executable, "-c", "raise SystemExit('no port')"]))
     with pytest.raises(MissingError, match="broken: the server ended with status 1: no port"):
         server.until_ready()
-
-
-def batch_sizes() -> Translate:
-    return lambda texts: [f"{text} in {len(texts)}" for text in texts]
-
-
-async def test_batcher_takes_what_waits_up_to_its_limit() -> None:
-    batcher = Batcher(batch_sizes, workers=1)
-    waiting = [asyncio.create_task(batcher.translate(str(i))) for i in range(MAX_BATCH + 3)]
-    await asyncio.sleep(0)  # all are in the queue
-    batcher.start()
-    outputs = await asyncio.gather(*waiting)
-    for task in batcher.tasks:
-        task.cancel()
-    outputs = outputs
-    assert outputs[0] == f"0 in {MAX_BATCH}"
-    assert outputs[-1] == f"{MAX_BATCH + 2} in 3"
-
-
-def test_step_moves_decoder_weights_and_caches() -> None:
-    shape = CASES["opus-mt"]
-    weights = 6 * (6 * 512**2 + 2 * 512 * 2048) + 58101 * 512
-    caches = shape.rows * 6 * 2 * 512 * (30 + 14.5 + 1)
-    assert step_bytes(shape, 2) == 2 * (weights + caches)
 
 
 RunGpu = Callable[..., str]
@@ -262,3 +140,43 @@ def test_every_shape_is_run_by_regard_and_the_peer(
         found = [prepare(parsed(tmp_path)) for prepare in prepares.values()]
         assert [each.name for each in found] == list(prepares)
         assert case.shape in found[0].command
+
+
+BODIES = [f'{{"q":"text {i} é"}}' for i in range(5)]
+
+
+def run(answer: Answer, clients: int = 1, **shape: Any) -> Load:
+    with served(answer) as url:
+        port = int(url.rpartition(":")[2])
+        return load.run(port, BODIES, Shape(clients, **shape), os.getpid())
+
+
+def test_bodies_are_sent_in_turn_from_the_offset() -> None:
+    seen: list[str] = []
+
+    def answer(_path: str, body: bytes) -> bytes:
+        seen.append(body.decode())
+        return reply_bytes(200, body)
+
+    found = run(answer, seconds=0.1, offset=8)
+    assert found.requests > 0
+    assert found.errors == {}
+    assert seen[:7] == [BODIES[(3 + i) % 5] for i in range(7)]
+
+
+def test_errors_are_counted_by_status() -> None:
+    numbers = iter(range(10_000))
+
+    def answer(_path: str, body: bytes) -> bytes | None:
+        number = next(numbers)
+        return None if number == 0 else reply_bytes(429 if number in (3, 6) else 200, body)
+
+    found = run(answer, seconds=0.5)
+    assert found.requests > 0
+    assert found.errors == {"closed": 1, "429": 2}
+
+
+def test_server_that_only_refuses_ends_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "MAX_FAILURES", 3)
+    with pytest.raises(MissingError, match="none succeeded"):
+        run(lambda path, body: None, seconds=60.0)

@@ -5,11 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import embedding, http, ours
+from benchmarks import embedding, ours
 from benchmarks import options as command_line
 from benchmarks.contestants import EMBEDDERS
-from benchmarks.embedding import ALL, FLOAT32, ONE, PEER, best_peer, contestants, ranks, spearman
-from benchmarks.environments import MissingError
+from benchmarks.embedding import ALL, FLOAT32, ONE, PEER, best_peer, contestants
 from benchmarks.options import Options
 from benchmarks.peers import vectors
 from benchmarks.processes import Engine
@@ -23,17 +22,6 @@ def options_for(folder: Path, *words: str) -> Options:
     source.write_text("hello world\na b c .\n", "utf-8")
     files = ["--source", str(source), "--reference", str(source)]
     return command_line.parse([*files, "--embedding-model", str(folder / "tiny"), *words])
-
-
-def test_equal_values_share_their_rank() -> None:
-    np.testing.assert_array_equal(ranks(np.array([3.0, 1.0, 3.0, 9.0])), [1.5, 0.0, 1.5, 3.0])
-
-
-def test_spearman_is_of_ranks() -> None:
-    a = np.array([1.0, 2.0, 3.0, 4.0])
-    assert spearman(a, np.exp(a)) == pytest.approx(1)
-    assert spearman(a, -np.exp(a)) == pytest.approx(-1)
-    assert spearman(a, np.array([1.0, 3.0, 2.0, 4.0])) == pytest.approx(0.8)
 
 
 def rates(**found: float) -> Result:
@@ -83,13 +71,6 @@ def test_peers_are_chosen_by_the_beginning_of_their_names(tmp_path: Path) -> Non
     single = contestants(options_for(tmp_path), ONE, tmp_path)
     kinds = ("bfloat16", "float32")
     assert list(single)[2:] == [f"{each}-{kind}" for kind in kinds for each in EMBEDDERS]
-
-
-def test_model_that_is_not_here_is_a_reason_to_leave_the_section_out(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="tiny"):
-        embedding.measure(options_for(tmp_path))
-    with pytest.raises(MissingError, match="tiny"):
-        http.measure_embeddings(options_for(tmp_path))
 
 
 @pytest.mark.slow

@@ -5,14 +5,7 @@ import pytest
 from service.errors import OverloadedError
 from service.http_server import byte_budget
 from service.http_server.byte_budget import RESERVE_BYTES, ByteBudget
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
+from tests.unit.worker_bench import Clock
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """The capacity model: plans, arrivals, shared cores, calibration, and the figures of a trace."""
 
 import random
-import signal
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,13 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.bench.load import End
 from benchmarks.capacity import calibration
 from benchmarks.capacity.__main__ import app
-from benchmarks.capacity.arrivals import BURST, DAY, NIGHT, Shape, day_trace, poisson, record
+from benchmarks.capacity.arrivals import BURST, DAY, Shape, day_trace, poisson, record
 from benchmarks.capacity.costs import Costs, CostsError, ServerCosts, WorkerCosts
 from benchmarks.capacity.plan import Demand, Supply, plan
-from benchmarks.capacity.replay import outcome_of, send, until_interrupted
+from benchmarks.capacity.replay import send
 from benchmarks.capacity.replicas import Figures, by_kind, closed_loop, point, simulate
 from benchmarks.capacity.simulation import Outcome
 from benchmarks.capacity.tables import comparison_table
@@ -41,39 +38,11 @@ def test_plan_is_the_formula_of_the_documentation() -> None:
     assert found.price_per_million == pytest.approx(408.8 / (1e8 * 730 / 24 / 1e6))
 
 
-def test_zones_that_are_left_serve_the_peak() -> None:
-    demand = Demand(1e8)
-    for zones in (2, 3, 4):
-        found = plan(demand, Supply(2.24, zones=zones))
-        assert found.machines % zones == 0
-        assert found.machines * (zones - 1) / zones >= plan(demand, Supply(2.24)).machines - 1
-
-
 def test_command_prints_a_plan_for_each_number_of_requests() -> None:
     words = ["plan", "--cpu-seconds-per-1000", "2", "--requests-per-day", "1e3,1e9"]
     found = CliRunner().invoke(app, words)
     rows = [line for line in found.stdout.splitlines() if line.startswith("| 1,000")]
     assert [row.split(" | ")[3] for row in rows] == ["1", "58"]
-
-
-def test_equal_shapes_give_equal_traces() -> None:
-    shape = Shape(600, 20, burst_rate=100, calm_seconds=60, seed=4)
-    assert day_trace(shape, 10).moments == day_trace(shape, 10).moments
-    assert day_trace(shape, 10).moments != day_trace(replace(shape, seed=5), 10).moments
-
-
-def test_requests_arrive_at_the_rates_of_their_periods() -> None:
-    shape = Shape(2000, 20, 0.5, burst_rate=100, burst_spread=0, calm_seconds=100, seed=1)
-    trace = day_trace(shape, 10)
-    counts = Counter(map(trace.kind_at, trace.moments))
-    lengths = dict.fromkeys((NIGHT, DAY, BURST), 0.0)
-    for period in trace.periods:
-        lengths[period.kind] += period.end - period.begin
-    assert sum(lengths.values()) == pytest.approx(2000)
-    assert trace.moments == sorted(trace.moments)
-    rates = {kind: counts[kind] / lengths[kind] for kind in counts}
-    assert rates[BURST] == pytest.approx(100, rel=0.05)
-    assert rates[NIGHT] < 16 < 24 < rates[DAY] < 30
 
 
 def test_bursts_share_the_cores() -> None:
@@ -124,13 +93,6 @@ def test_fit_finds_the_costs_that_made_the_figures() -> None:
     assert calibration.fit(columns, values) == pytest.approx([2, 0, 0.5], abs=1e-9)
 
 
-def test_no_cost_is_negative() -> None:
-    columns = [[1.0, 2.0], [1.0, 3.0], [1.0, 5.0]]
-    found = calibration.fit(columns, [3.0, 2.0, 1.0])
-    assert min(found) >= 0
-    assert found[0] > 0
-
-
 def test_costs_are_read_as_they_were_written(tmp_path: Path) -> None:
     path = tmp_path / "new" / "costs.json"
     COSTS.write(path)
@@ -147,29 +109,6 @@ def test_replay_sends_the_trace_and_keeps_each_outcome() -> None:
     trace = day_trace(shape, 2)
     assert len(found.outcomes) == len(trace.moments) > 5
     assert {each.name for each in found.outcomes} == {"ok"}
-
-
-@pytest.mark.parametrize(
-    ("end", "name"),
-    [
-        (End(1.0, 3.0, None, 200), "ok"),
-        (End(1.0, 3.0, "504", 504), "late"),
-        (End(1.0, 3.0, "429 overloaded", 429), "refused"),
-        (End(1.0, 3.0, "500", 500), "500"),
-    ],
-)
-def test_outcomes_are_named(end: End, name: str) -> None:
-    assert outcome_of(end) == Outcome(1.0, name, 2.0)
-    assert outcome_of(End(1.0, 3.0, "closed")) == Outcome(1.0, "closed", 0.0)
-
-
-def test_interrupted_trace_ends_early() -> None:
-    sent = []
-    for moment in until_interrupted([1.0, 2.0, 3.0]):
-        sent.append(moment)
-        if moment == 2.0:
-            signal.raise_signal(signal.SIGINT)
-    assert sent == [1.0, 2.0]
 
 
 def test_figures_of_each_kind_of_period_are_compared() -> None:

@@ -9,15 +9,7 @@ from service.core import Core
 from service.errors import OverloadedError
 from service.items import TranslationItem
 from service.scheduling.scheduler import Scheduler
-from tests.unit.scheduling import (
-    FakeWorker,
-    core_of,
-    deadline,
-    lease_of,
-    numbers,
-    pairs,
-    sentences,
-)
+from tests.unit.scheduling import FakeWorker, core_of, deadline, lease_of, numbers, pairs, sentences
 
 
 @pytest.fixture

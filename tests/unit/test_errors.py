@@ -1,8 +1,168 @@
+"""Errors: their shapes for OpenAI's and DeepL's clients, DeepL's language codes, and the tree."""
+
 import inspect
+import json
 import re
 
+import pytest
+
 from model import errors
-from model.errors import InputError, ModelError
+from model.errors import ModelError
+from service.api.deepl.errors import DEEPL_ERRORS, STATUSES, DeepLErrorBody, deepl_shape
+from service.api.deepl.languages import source_code, source_codes, target_codes
+from service.api.middleware import error_response
+from service.api.openai.errors import CODES, OpenAIErrorBody, openai_shape
+from service.errors import (
+    KINDS,
+    ConflictError,
+    DeadlineExceededError,
+    ForbiddenError,
+    InternalError,
+    InvalidKeyError,
+    InvalidRequestError,
+    MethodNotAllowedError,
+    MisdirectedError,
+    MissingKeyError,
+    NotFoundError,
+    OverloadedError,
+    QuotaExceededError,
+    RateLimitedError,
+    RequestTooLargeError,
+    ServiceError,
+    UnauthorizedError,
+    UnavailableError,
+    UnsupportedLanguageError,
+)
+from service.tasks.context import RequestContext
+from tests.unit.test_catalog import catalog
+
+TOO_LONG = "context_length_exceeded"
+
+ERRORS: list[tuple[ServiceError, str, str | None]] = [
+    (InvalidRequestError("m"), "invalid_request_error", None),
+    (UnsupportedLanguageError("m"), "invalid_request_error", None),
+    (MissingKeyError("m"), "invalid_request_error", "invalid_api_key"),
+    (InvalidKeyError("m"), "invalid_request_error", "invalid_api_key"),
+    (UnauthorizedError("m"), "invalid_request_error", "invalid_api_key"),
+    (ForbiddenError("m"), "invalid_request_error", "forbidden"),
+    (QuotaExceededError("m"), "invalid_request_error", "forbidden"),
+    (ConflictError("m"), "invalid_request_error", "conflict"),
+    (NotFoundError("m"), "invalid_request_error", "unknown_url"),
+    (NotFoundError("m", param="model"), "invalid_request_error", "model_not_found"),
+    (MethodNotAllowedError("m"), "invalid_request_error", "method_not_allowed"),
+    (RequestTooLargeError("m"), "invalid_request_error", "too_large"),
+    (RequestTooLargeError("m", param="input"), "invalid_request_error", "too_large"),
+    (RequestTooLargeError("m", param="input[2]"), "invalid_request_error", TOO_LONG),
+    (MisdirectedError("m"), "invalid_request_error", "misdirected"),
+    (OverloadedError("m", 7, "requests"), "requests", "rate_limit_exceeded"),
+    (OverloadedError("m", 7, "tokens"), "tokens", "rate_limit_exceeded"),
+    (RateLimitedError("m", 7, "requests"), "requests", "rate_limit_exceeded"),
+    (RateLimitedError("m", 7, "characters"), "characters", "rate_limit_exceeded"),
+    (UnavailableError("m", 1), "server_error", "unavailable"),
+    (DeadlineExceededError("m"), "server_error", "deadline_exceeded"),
+    (InternalError("m"), "server_error", "internal"),
+]
+
+
+def test_every_kind_of_error_is_here() -> None:
+    assert {type(error) for error, *_ in ERRORS} == set(KINDS)
+    assert {kind.status for kind in KINDS.values()} == {400, *CODES}
+
+
+def test_message_has_text_and_details() -> None:
+    error = InvalidRequestError("zz is not supported", details="use en or pt")
+    _, body = openai_shape(error, RequestContext("id"))
+    assert body["error"]["message"] == "zz is not supported; use en or pt"
+
+
+@pytest.mark.parametrize(("error", "error_type", "code"), ERRORS)
+def test_body_is_openais_with_status_and_headers_of_our_own_shape(
+    error: ServiceError, error_type: str, code: str | None
+) -> None:
+    own = error_response(error, RequestContext("id"))
+    openais = error_response(error, RequestContext("id"), openai_shape)
+    assert own.status_code == KINDS[type(error)].status
+    is_input = isinstance(error, RequestTooLargeError) and error.param is not None
+    is_key = isinstance(error, MissingKeyError | InvalidKeyError)
+    expected = 400 if is_input else 401 if is_key else own.status_code
+    assert openais.status_code == expected
+    assert openais.headers.get("retry-after") == own.headers.get("retry-after")
+    param = error.param and error.param.removesuffix("[2]")
+    expected_body = {"message": "m", "type": error_type, "param": param, "code": code}
+    body = json.loads(bytes(openais.body))
+    assert body == {"error": expected_body} == OpenAIErrorBody.model_validate(body).model_dump()
+    assert json.loads(bytes(own.body))["error"] == "m"
+
+
+KEYS = (MissingKeyError, InvalidKeyError)
+OWN_STATUS = (*KEYS, QuotaExceededError, RateLimitedError)
+OTHERS = [e for e, *_ in ERRORS if e.param is None and not isinstance(e, OWN_STATUS)]
+
+
+@pytest.mark.parametrize("error", OTHERS)
+def test_error_without_a_parameter_has_its_own_message(error: ServiceError) -> None:
+    status, body = deepl_shape(error, RequestContext("id"))
+    assert (status, body) == (KINDS[type(error)].status, {"message": "m"})
+    DeepLErrorBody.model_validate(body)
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_missing_key_and_wrong_key_get_the_same_status_and_message(
+    kind: type[ServiceError],
+) -> None:
+    """DeepL's clients take 403 alone for a fault of the key."""
+    status, body = deepl_shape(kind("m", details="d"), RequestContext("id"))
+    assert (status, body["message"]) == (403, "Authorization failure, check auth_key")
+    assert body["detail"]
+
+
+def test_details_are_the_detail() -> None:
+    error = InvalidRequestError("m", details="d")
+    assert deepl_shape(error, RequestContext("id")) == (400, {"message": "m", "detail": "d"})
+    error.param = "text"
+    expected = {"message": "Value for 'text' not supported.", "detail": "m; d"}
+    assert deepl_shape(error, RequestContext("id")) == (400, expected)
+
+
+def test_response_has_the_time_after_which_to_try_again() -> None:
+    for error, *_ in ERRORS:
+        response = error_response(error, RequestContext("id"), deepl_shape)
+        assert json.loads(bytes(response.body)).keys() <= {"message", "detail"}
+        given = response.headers.get("retry-after")
+        assert given == (error.retry_after_seconds and str(error.retry_after_seconds))
+
+
+def test_documented_statuses_exist() -> None:
+    statuses = {STATUSES.get(kind, KINDS[kind].status) for kind in KINDS}
+    assert {*DEEPL_ERRORS} <= statuses
+
+
+@pytest.mark.parametrize(
+    ("models", "sources", "targets"),
+    [
+        (["en-pt", "pt-en"], ["EN", "PT"], ["EN-GB", "EN-US", "PT-BR", "PT-PT"]),
+        (["en-de"], ["EN"], ["DE"]),
+        (["en-pt-BR"], ["EN"], ["PT-BR"]),
+        (["m: en pt pt-BR"], ["EN", "PT", "PT-BR"], ["EN-GB", "EN-US", "PT-BR", "PT-PT"]),
+        (["m: de zh-Hans"], ["DE", "ZH"], ["DE", "ZH-HANS"]),
+        (["m: de zh-Hans zh-Hant"], ["DE", "ZH", "ZH-HANT"], ["DE", "ZH-HANS", "ZH-HANT"]),
+        ([], [], []),
+    ],
+)
+def test_codes_are_those_of_deepl(
+    models: list[str], sources: list[str], targets: list[str]
+) -> None:
+    found = catalog(*models)
+    assert source_codes(found) == sources
+    assert target_codes(found) == targets
+    for code in (*sources, *targets):
+        found.language(code)
+
+
+def test_code_of_a_source_leads_back_to_it() -> None:
+    found = catalog("m: de en pt pt-BR sr-Cyrl sr-Latn zh-Hans zh-Hant nb fil")
+    for language in found.languages:
+        assert found.language(source_code(language, found)) == language
 
 
 def lines_of_tree() -> list[tuple[int, str]]:
@@ -19,7 +179,3 @@ def tree_of_classes(root: type[Exception], depth: int = 0) -> list[tuple[int, st
 
 def test_the_docstring_draws_the_tree_that_is_there() -> None:
     assert lines_of_tree() == tree_of_classes(ModelError)
-
-
-def test_an_input_error_is_no_checkpoint_error() -> None:
-    assert not issubclass(InputError, errors.CheckpointError)

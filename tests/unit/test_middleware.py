@@ -44,13 +44,7 @@ def call(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    scope = {
-        "type": "http",
-        "path": path,
-        "query_string": b"",
-        "method": method,
-        "headers": [],
-    }
+    scope = {"type": "http", "path": path, "query_string": b"", "method": method, "headers": []}
     middleware = around(app, metrics)
     asyncio.run(middleware(scope, receive, send))
     return sent

@@ -88,10 +88,7 @@ def assert_of_decoder(
 @pytest.mark.parametrize("part", [1, 7 * 32, 1 << 28])
 @each_shortlist
 def test_probabilities_are_those_of_the_decoder(
-    family: Family,
-    shortlist: AnyShortlist | None,
-    part: int,
-    monkeypatch: pytest.MonkeyPatch,
+    family: Family, shortlist: AnyShortlist | None, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The vocabulary is read in parts of one id, of some ids, and whole."""
     monkeypatch.setattr(probability_capture, "PART_PRODUCTS", part)

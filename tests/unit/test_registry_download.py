@@ -11,13 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from service.models.registry.download import (
-    HttpClient,
-    download,
-    open_client,
-    require_space,
-    shown,
-)
+from service.models.registry.download import HttpClient, download, open_client, require_space, shown
 from service.models.registry.errors import CacheError, DamagedFileError, RegistryError
 from service.models.registry.files import ModelFile
 from service.models.registry.hub import _is_private
