@@ -113,7 +113,8 @@ void translate(Random& random, DecoderKind decoder, bool is_pre_norm, bool has_s
     std::vector<int64_t> offsets;
     for (int i = 0; i <= VOCAB; i++) offsets.push_back(3 * i);
     std::vector<int32_t> candidates = random_ids(random, 3 * VOCAB, VOCAB);
-    Shortlist shortlist = {has_shortlist ? offsets.data() : nullptr, candidates.data(), FREQUENT, 1};
+    Shortlist shortlist = {};
+    if (has_shortlist) shortlist = {offsets.data(), candidates.data(), FREQUENT, 1};
     Model model(sizes, weights, shortlist);
 
     std::vector<int32_t> lengths = {1, 2, 7, 16, 17, 33, 40}, copies = {1, 2, 1, 1, 3, 1, 1};
@@ -187,7 +188,7 @@ void multiply(Random& random, int in, int out) {
     Weighing make{random, {}, {}};
     Linear linear;
     linear.append(make.matrix(out, in));
-    FullOutput output(make.matrix(out, in));
+    FullOutput output(make.matrix(out, in), nullptr);
     std::vector<float> found;
     std::vector<int32_t> chosen;
     for (int rows = 1; rows <= 64; rows++) {
