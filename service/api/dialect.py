@@ -85,7 +85,7 @@ class Routes:
         """Returns a row for a request with a wrong method, or with a parameter in its path."""
         if path in self.known:
             return self.known[path]
-        dialects = (each for each in self.prefixed if path.startswith(each.prefixes))
+        dialects = (each for each in self.prefixed if f"{path}/".startswith(each.prefixes))
         return Route(next(dialects, OWN), None)
 
 
