@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any, Self
@@ -54,17 +55,6 @@ class TokenizedText:
     special: list[bool]  # whether each token is a special token, such as EOS, and not text
 
 
-class _Texts(dict[int, str]):
-    """The texts of tokens, each found when it is first needed."""
-
-    def __init__(self, find: Callable[[int], str]) -> None:
-        self.find = find
-
-    def __missing__(self, token: int) -> str:
-        text = self[token] = self.find(token)
-        return text
-
-
 class Tokenizer:
     """Tokenises with one SentencePiece vocabulary, whose file also holds the normaliser.
 
@@ -88,10 +78,6 @@ class Tokenizer:
         # Decoded text leaves these ids out.
         self.hidden_ids: frozenset[int] = frozenset((self.eos_id, self.unk_id))
         self.prefix: list[int] = []  # ids in front of every text, such as a language token
-        # SentencePiece joins the bytes of a character. All other tokens have texts of their own.
-        has_bytes = any(self.processor.is_byte([*range(self.vocab_size)]))
-        self.first_texts = _Texts((lambda _: "") if has_bytes else self._text_alone)
-        self.next_texts = _Texts(self._text_inside)
         # Characters that `unknown_spans` has met. A character is unknown if the vocabulary does not
         # have it, or not in all places of a word.
         self.known_characters: set[str] = set()
@@ -198,12 +184,27 @@ class Tokenizer:
         text: str = self.processor.decode([i for i in ids if i not in self.hidden_ids])
         return text
 
-    def _text_alone(self, token: int) -> str:
-        return self._text_of([token])
+    @cached_property
+    def first_texts(self) -> list[str]:
+        """The text of each token alone; only "" if the vocabulary has bytes.
 
-    def _text_inside(self, token: int) -> str:
-        first = next(i for i in range(self.vocab_size) if self.first_texts[i])
-        return self._text_of([first, token]).removeprefix(self.first_texts[first])
+        SentencePiece joins the bytes of a character. All other tokens have texts of their own.
+        """
+        tokens = [*range(self.vocab_size)]
+        return [""] * len(tokens) if any(self.processor.is_byte(tokens)) else self._texts_after([])
+
+    @cached_property
+    def next_texts(self) -> list[str]:
+        """The text of each token behind another token."""
+        first = next(i for i, text in enumerate(self.first_texts) if text)
+        length = len(self.first_texts[first])
+        return [text[length:] for text in self._texts_after([first])]
+
+    def _texts_after(self, before: list[int]) -> list[str]:
+        tokens, hidden = range(self.vocab_size), self.hidden_ids
+        lists = [before if token in hidden else [*before, token] for token in tokens]
+        texts: list[str] = self.processor.decode(lists, num_threads=1)
+        return texts
 
     def tokenize(self, text: str) -> TokenizedText:
         """Returns a text with the ids that the model reads, a prefix and EOS included."""
