@@ -394,10 +394,9 @@ private:
         sublayers.apply(layer.query, sublayers.before(layer.norm, x, n), n, query);
         for (int r = 0; r < n; r++) {
             const Memory& memory = rows[active[r]]->memory[index];
-            const Memory& next = rows[active[std::min(r + 1, n - 1)]]->memory[index];
             memory.attend(query + (size_t)r * d, sizes.heads, d / sizes.heads,
                           scores.reserve((size_t)HEADS * memory.width), context + (size_t)r * d,
-                          record_of(active[r], index, memory.length), next);
+                          record_of(active[r], index, memory.length));
         }
         sublayers.merge(layer.out, layer.norm, sublayers.context.get(), x, n);
     }

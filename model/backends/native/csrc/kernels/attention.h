@@ -221,16 +221,14 @@ struct Memory {
     }
 
     // Computes the attention outputs (D) of one row's queries (D), for all heads, and adds the
-    // weights to their place, if there is one. Meanwhile it fetches the keys and values of the next
-    // row into the L2 cache, up to its own length.
+    // weights to their place, if there is one.
     //   scores: memory for (HEADS, width) numbers
     void attend(const float* query, int heads, int head_dim, float* scores, float* out,
-                HeadWeights weights, const Memory& next) const {
+                HeadWeights weights) const {
         int h = 0;
         for (; h + HEADS <= heads; h += HEADS)
-            attend_heads<HEADS>(query, h, heads, head_dim, scores, out, weights, next);
-        for (; h < heads; h++)
-            attend_heads<1>(query, h, heads, head_dim, scores, out, weights, next);
+            attend_heads<HEADS>(query, h, heads, head_dim, scores, out, weights);
+        for (; h < heads; h++) attend_heads<1>(query, h, heads, head_dim, scores, out, weights);
     }
 
 private:
@@ -238,20 +236,12 @@ private:
     // as the sums of one head do.
     template <int R>
     void attend_heads(const float* query, int first, int heads, int head_dim, float* scores,
-                      float* out, HeadWeights weights, const Memory& next) const {
+                      float* out, HeadWeights weights) const {
         size_t key_size = (size_t)head_dim * width, value_size = (size_t)head_dim * length;
         const uint16_t* key = keys.get() + first * key_size;
         const uint16_t* value = values.get() + first * value_size;
-        const uint16_t* next_key = next.keys.get() + first * key_size;
-        const uint16_t* next_value = next.values.get() + first * value_size;
-        auto load_keys = [=](int r, size_t i) REGARD_INLINE {
-            fetch(next_key + r * key_size + i);
-            return load_half(key + r * key_size + i);
-        };
-        auto load_values = [=](int r, size_t i) REGARD_INLINE {
-            fetch(next_value + r * value_size + i);
-            return load_half(value + r * value_size + i);
-        };
+        auto load_keys = [=](int r, size_t i) { return load_half(key + r * key_size + i); };
+        auto load_values = [=](int r, size_t i) { return load_half(value + r * value_size + i); };
         float totals[R], scale = 1.0f / std::sqrt((float)head_dim);
         score<R>(query + first * head_dim, head_dim, head_dim, load_keys, scores, width);
         exponentials<R>(scores, length, width, scale, totals);

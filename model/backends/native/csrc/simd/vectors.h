@@ -47,9 +47,6 @@ inline Floats broadcast(float x) { return Floats{x, x, x, x, x, x, x, x, x, x, x
 
 inline Floats to_floats(Ints v) { return __builtin_convertvector(v, Floats); }
 
-// Fetches a cache line into the L2 cache. The address need not be valid.
-inline void fetch(const void* p) { __builtin_prefetch(p, 0, 2); }
-
 inline int32_t four_bytes(const uint8_t* p) {
     int32_t v;
     std::memcpy(&v, p, 4);
