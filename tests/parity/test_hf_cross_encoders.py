@@ -13,6 +13,7 @@ from model.checkpoints.families.cross_encoders import CrossEncoderFiles, read_cr
 from model.encoding.embedding import EmbeddingJob, embed
 from model.errors import UnsupportedModelError
 from service.models.served import ServedReranker
+from service.tasks.embedding.inputs import ScoreParameters
 from service.tasks.reranking import ids_of, tokenize
 from tests.tiny_cross_encoder import FAMILIES, tokenizer, write_cross_encoder
 from tests.tiny_text import change_json, write_json
@@ -44,7 +45,8 @@ def our_scores(
     served = ServedReranker.load(files)
     model = load_cross_encoder_model(files, torch.device("cpu"), "float32")
     inputs = [(query, text) for text in texts]
-    pairs = tokenize(served, inputs, side)
+    options = ScoreParameters.model_validate({"truncation_direction": side})
+    pairs = tokenize(served, inputs, options)
     vectors = embed(model, [EmbeddingJob(ids_of(pair, served)) for pair in pairs])
     assert all(len(pair.ids) <= served.tokenizer.max_tokens for pair in pairs)
     return [float(vector[0]) for vector in vectors]

@@ -22,7 +22,6 @@ from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response, StreamingResponse
-from starlette.staticfiles import StaticFiles
 from uvicorn.protocols.http import flow_control, httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -58,7 +57,6 @@ OVERRIDDEN: dict[type, dict[str, tuple[str, ...]]] = {
     FastAPI: {"build_middleware_stack": (), "openapi": (), "__call__": CALL},
     Starlette: {"build_middleware_stack": (), "__call__": CALL},
     CORSMiddleware: {"preflight_response": ("request_headers",)},
-    StaticFiles: {"file_response": ("full_path", "stat_result", "scope", "status_code")},
     Response: {"__call__": CALL},
     StreamingResponse: {"__call__": CALL},
     Collector: {"collect": ()},
