@@ -244,8 +244,12 @@ DOTS = Group(
     ),
 )
 
+# An article before one of these names makes a noun of it: `The cargo update came late`.
+_INSTALLERS = (
+    r"(?:pip3?|p?npm|apt(?:-get)?|conda"
+    r"|(?<!\b[Tt]he )(?<!\b[Aa] )(?:yarn|cargo|brew|gem|composer))"
+)
 _COMMANDS = "pip pip3 npm yarn cargo apt apt-get brew gem conda composer git docker kubectl helm"
-_INSTALLERS = _any("pip3? npm yarn pnpm cargo apt(?:-get)? brew gem conda composer")
 _INSTALLS = _any("install uninstall add remove run i update upgrade")
 _TOOLS = _any("git docker kubectl helm systemctl")
 _ACTIONS = _any(
@@ -255,6 +259,12 @@ _ACTIONS = _any(
 )
 _PROGRAMS = _any("ls rm cp mv tar grep ps chmod ssh curl wget cat mkdir sudo cd make python3?")
 _FLAGS = r"(?: --?[\w=-]+)*"
+# Inside a sentence, these words may be prose: `taxes from china import duties`.
+_IMPORTS = (
+    rf"(?<!\w )(?:import [a-z_][\w.]* as (?!{_STOPS}\b)[a-z]{{1,3}}(?!\w)"
+    r"|from [a-z_.]+ import [a-z_]\w*)"
+    r"|import [a-z_][\w.]* as (?:np|pd|plt|tf|sns|nx)(?!\w)"
+)
 
 COMMANDS = Group(
     WORD,
@@ -262,17 +272,21 @@ COMMANDS = Group(
     (
         Syntax(
             "command",
-            rf"import [a-z_][\w.]* as (?!{_STOPS}\b)[a-z]{{1,3}}(?!\w)"
-            r"|from [a-z_.]+ import [a-z_]\w*"
-            rf"|(?:sudo )?{_INSTALLERS} {_INSTALLS}{_FLAGS}"
+            rf"{_IMPORTS}|(?:sudo )?{_INSTALLERS} {_INSTALLS}{_FLAGS}"
             rf"(?: (?!{_STOPS}\b)[\w@/.:\[\]<>=~^*-]*\w\]?)?(?!\w)"
             rf"|(?:sudo )?{_TOOLS} {_ACTIONS}(?: up| down| origin \w+){{0,1}}(?![\w-]){_FLAGS}"
             rf"|npx [\w@/-]+|{_PROGRAMS}(?: --?[\w=-]+)+",
             (
                 "Run ⟦pip install regard⟧ or ⟦git push origin main⟧ and ⟦rm -rf⟧ now.",
                 "⟦sudo apt-get update⟧ is old, ⟦import numpy as np⟧ is new.",
+                "Type ⟦import pandas as pd⟧: ⟦from os import path⟧ is next.",
             ),
-            ("Run the install and make it go.", "They import cars from China."),
+            (
+                "Run the install and make it go.",
+                "They import cars from China.",
+                "Taxes from the import of cars fell, and they import wine as one.",
+                "The cargo update came after a gem add.",
+            ),
         ),
     ),
     words=tuple(f"{each} " for each in f"{_COMMANDS} systemctl npx import".split()),
