@@ -48,7 +48,7 @@ class Content:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.close = weakref.finalize(self, os.close, descriptor)
+        weakref.finalize(self, os.close, descriptor)
 
     def __len__(self) -> int:
         return os.fstat(self.descriptor).st_size

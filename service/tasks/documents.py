@@ -179,7 +179,7 @@ class DocumentTranslator:
             self.num_open -= 1
             self.open_bytes -= job.size
             job.document.texts.clear()  # the error of a TaskGroup may still refer to the job
-            job.data.close()
+            del job.data  # a thread that still copies it keeps it open
 
     def _keep(self, state: DocumentState) -> None:
         self._save(state)

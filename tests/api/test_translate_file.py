@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import re
+import threading
 import time
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -36,7 +37,7 @@ from service.errors import (
 from service.tasks import documents as translator
 from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import AnyServer, Server, assert_error
-from tests.archives import archive, content_of, docx, members, run
+from tests.archives import archive, bytes_of, content_of, docx, members, run
 from tests.workers import LIMIT_SECONDS, Script, until
 
 SLOW = "<p>a <b>b</b>" * 150_000
@@ -180,6 +181,30 @@ def test_reading_ends_when_the_client_has_gone(serve: Serve, path: str) -> None:
     sent.cancel()
     until(lambda: not Path(f"/proc/{child}").exists())
     until(lambda: server.documents.num_open == 0)
+
+
+def test_document_stays_open_while_a_thread_copies_it(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread copied what another request had opened meanwhile, with the same descriptor."""
+    server = serve(files=True)
+    copying, may_copy = threading.Event(), threading.Event()
+    copied: list[bytes | None] = []
+
+    def finish(_store: DocumentStore, _state: DocumentState, content: Content) -> None:
+        copying.set()
+        may_copy.wait(LIMIT_SECONDS)
+        copied.append(bytes_of(content))
+
+    monkeypatch.setattr(DocumentStore, "finish", finish)
+    sent = server.begin("POST", "/translate_file", **form("a.txt", "Hi."))
+    assert copying.wait(LIMIT_SECONDS)
+    sent.cancel()
+    until(lambda: server.documents.num_open == 0)
+    gc.collect()
+    may_copy.set()
+    until(lambda: copied)
+    assert copied == [b"Hi."]
 
 
 @pytest.mark.parametrize(
