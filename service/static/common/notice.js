@@ -46,7 +46,7 @@ const BY_STATUS = {
  */
 export function explain(error, numFailures = 1) {
   const type = typeOf(error);
-  const usual = Math.min(MAX_WAIT_SECONDS, MIN_WAIT_SECONDS ** numFailures);
+  const usual = Math.min(MAX_WAIT_SECONDS, MIN_WAIT_SECONDS * 2 ** (numFailures - 1));
   const wait = Math.max(MIN_WAIT_SECONDS, error.retryAfter ?? usual);
   return {
     title: say(`${type}_title`),
