@@ -10,12 +10,13 @@ import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 
 from babel import Locale, UnknownLocaleError
 
 from model.tokenization.tokenizer import Tokenizer
 from service.text.chunking import ChunkedText
-from service.text.letters import DIGITS
+from service.text.letters import has_ascii_digit
 from service.text.protection import FIRST_MARKER
 
 # Words that English Title Case leaves in lower case.
@@ -80,7 +81,7 @@ _NUMBERED = re.compile(r"(?<!\w)[Nn]\.?º\.?\s?(\d{1,9})")
 _FOLDED_SIGN = re.compile(r"(?<!\w)[Nn]\.?o(?=\s?(\d{1,9}))")  # not the English "No. 5"
 
 # Languages that write ordinals with `º` and `ª`, which few vocabularies have.
-ORDINAL_LANGUAGES = frozenset("ca es gl it pt".split())
+_ORDINAL_LANGUAGES = frozenset("ca es gl it pt".split())
 _PLAIN_ORDINAL = re.compile(r"(?<![\w.,])(?:\d{1,4}(?=[oa](?!\w))|[Nn]\.(?=o\s?\d))[oa]")
 
 # A last word of at most three characters in brackets. Models add such words to short texts: the
@@ -102,11 +103,8 @@ def formatted(
     translation = translation.strip()
     if "º" in source or "ª" in source:
         translation = with_ordinals(source, translation)
-    else:
-        for digit in DIGITS:
-            if digit in translation:
-                translation = _with_ordinal_signs(source, translation, languages[1])
-                break
+    elif has_ascii_digit(translation):
+        translation = _with_ordinal_signs(source, translation, languages[1])
     # The markers of tags are not in the source.
     first, last = 0, len(translation)
     while first < last and (char := translation[first]) >= _MARKER and char not in source:
@@ -128,9 +126,7 @@ def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, langu
     have more than `limit` tokens, or another number of characters: its tags must keep their places.
     In other sentences, words are changed whose capital letters the vocabulary does not have.
     """
-    has_unknown = False
-    for ids in chunked.sources:
-        has_unknown = has_unknown or tokenizer.unk_id in ids
+    has_unknown = tokenizer.unk_id in chain.from_iterable(chunked.sources)
     if not (has_unknown or any(map(str.isupper, chunked.segments.sentences))):
         return
     language = language.partition("-")[0]
@@ -322,7 +318,7 @@ def with_ordinals(source: str, translation: str) -> str:
 
 def _with_ordinal_signs(source: str, translation: str, language: str) -> str:
     """Writes `1º` for `1o`, and `n.º 2` for `n.o 2`, unless the source has the letter too."""
-    if language.partition("-")[0] not in ORDINAL_LANGUAGES:
+    if language.partition("-")[0] not in _ORDINAL_LANGUAGES:
         return translation
     return _PLAIN_ORDINAL.sub(
         lambda found: found[0] if found[0] in source else found[0].translate(_TO_SIGNS),

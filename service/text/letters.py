@@ -14,13 +14,17 @@ Span = tuple[int, int]
 # readers of markup put it where a block ends.
 BREAK = "\x1e"
 
-DIGITS = "0123456789"
-"""A loop over these digits finds one in a text ten times as fast as a regular expression."""
-
 UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 _LETTER = re.compile(r"[^\W\d_]")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['\u2019.&@-][^\W_{UNSPACED}]+)*")
+
+
+def has_ascii_digit(text: str) -> bool:
+    for digit in "0123456789":  # ten times as fast as a regular expression
+        if digit in text:
+            return True
+    return False
 
 
 def has_letters(text: str) -> bool:

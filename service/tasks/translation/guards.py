@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import Field
 
 from model.sequence import Hypothesis
-from service.text.letters import DIGITS, UNSPACED_LETTER, words_of
+from service.text.letters import UNSPACED_LETTER, has_ascii_digit, words_of
 
 MIN_REPEATED_TOKENS = 6
 """Smallest number of tokens in the repetitions of a loop, without the first occurrence.
@@ -200,12 +200,8 @@ def changes_numbers(reading: Reading) -> bool:
     translation has is wrong if it has three digits before its final zeros, because `a hundred` may
     become `100`.
     """
-    if reading.source.isascii():
-        for digit in DIGITS:
-            if digit in reading.source:
-                break
-        else:
-            return False
+    if reading.source.isascii() and not has_ascii_digit(reading.source):
+        return False
     found = NUMBER.findall(reading.source)
     if not found:
         return False
