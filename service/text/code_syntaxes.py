@@ -249,7 +249,6 @@ _INSTALLERS = (
     r"(?:pip3?|p?npm|apt(?:-get)?|conda"
     r"|(?<!\b[Tt]he )(?<!\b[Aa] )(?:yarn|cargo|brew|gem|composer))"
 )
-_COMMANDS = "pip pip3 npm yarn cargo apt apt-get brew gem conda composer git docker kubectl helm"
 _INSTALLS = _any("install uninstall add remove run i update upgrade")
 _TOOLS = _any("git docker kubectl helm systemctl")
 _ACTIONS = _any(
@@ -289,7 +288,11 @@ COMMANDS = Group(
             ),
         ),
     ),
-    words=tuple(f"{each} " for each in f"{_COMMANDS} systemctl npx import".split()),
+    words=tuple(
+        f"{each} "
+        for each in "pip pip3 npm yarn cargo apt apt-get brew gem conda composer".split()
+        + "git docker kubectl helm systemctl npx import".split()
+    ),
 )
 
 _CLAUSES = _any("SELECT WHERE HAVING JOIN UNION UPDATE DELETE INSERT DISTINCT")
