@@ -474,7 +474,6 @@ BACKSLASHES = Group(
     ),
 )
 
-_EYES = r"(?<!\S)[:;=8xX]"
 
 COLONS = Group(
     r"(?=[:;=&`^<¯])",
