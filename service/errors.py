@@ -5,11 +5,15 @@ Input that a model cannot take is refused, chunked or truncated before it is sen
 request to load a model whose files cannot be used ends with InvalidRequestError.
 """
 
+import errno
 import traceback
 from dataclasses import dataclass
 
 SHOWN_CHARS = 40
 """Largest number of characters that an error message quotes from a client's value."""
+
+FULL_DISK = frozenset((errno.ENOSPC, errno.EDQUOT))
+"""Numbers of the OSErrors that a full disk raises."""
 
 
 class ServiceError(Exception):

@@ -30,6 +30,7 @@ from service.api.errors import ErrorShape, own_shape
 from service.api.request.parameters import move_definitions
 from service.api.responses import JSONResponse, LengthSender
 from service.errors import (
+    FULL_DISK,
     OVERLOAD_OUTCOMES,
     SHOWN_CHARS,
     InternalError,
@@ -37,6 +38,7 @@ from service.errors import (
     MethodNotAllowedError,
     NotFoundError,
     ServiceError,
+    UnavailableError,
     fault,
     outcome,
     stopping,
@@ -57,6 +59,9 @@ logger = logging.getLogger("regard.http")
 
 CLIENT_GONE = 499
 """Status in the metrics if the client closes the connection before the response begins."""
+
+FULL_DISK_SECONDS = 60
+"""Time after which a client may try again."""
 
 PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
@@ -322,13 +327,20 @@ def error_response(
     return JSONResponse(body, status, headers)
 
 
-def internal(error: Exception, context: RequestContext) -> InternalError:
+def internal(error: Exception, context: RequestContext) -> ServiceError:
+    """Logs an error that is not of the request, and returns the one that its client gets."""
     logger.error(
         "request %s failed: %s",
         context.request_id,
         fault(error),
         extra={"request_id": context.request_id},
     )
+    if isinstance(error, OSError) and error.errno in FULL_DISK:
+        return UnavailableError(
+            "the server has no space left for documents; try again later. Its operator can free "
+            "space in the temporary folder, or name another one in TMPDIR",
+            FULL_DISK_SECONDS,
+        )
     return InternalError("the server failed; the log has this request's id")
 
 

@@ -8,6 +8,7 @@ and the descriptors of documents. The process opens no other file.
 
 import asyncio
 import ctypes
+import errno
 import gc
 import logging
 import os
@@ -29,7 +30,7 @@ from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import Document, read_document
 from service.documents.store import Content
 from service.documents.tagged import plain_text
-from service.errors import fault, stopping
+from service.errors import FULL_DISK, fault, stopping
 from service.ipc.processes import module_command
 from service.text.messages import without_syntax
 
@@ -56,7 +57,7 @@ SAMPLE_TEXTS = 100
 SAMPLE_CHARS = 4000
 
 # Exit statuses of a child that does not answer.
-CHILD_FAILED, NO_MEMORY = 3, 4
+CHILD_FAILED, NO_MEMORY, NO_SPACE = 3, 4, 5
 
 _BEGIN = b"\0"  # the byte that carries the descriptor of a document
 
@@ -196,6 +197,8 @@ class _Process:
                 f"the document takes more than {self.max_bytes} bytes of memory; split it, or "
                 f"raise REGARD_MAX_FILE_BYTES: the limit is {MEMORY_FACTOR} times as high"
             )
+        if status == NO_SPACE:
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if status > 128:
             return DocumentError("the document ends the process that reads it; save it again")
         return RuntimeError(f"the reader of documents has ended with status {status}")
@@ -311,6 +314,8 @@ def _serve_one(connection: socket.socket, *limits: int) -> None:
             status = 0
         except MemoryError:
             status = NO_MEMORY
+        except OSError as error:
+            status = NO_SPACE if error.errno in FULL_DISK else CHILD_FAILED
         finally:
             os._exit(status)
     _, ended = os.waitpid(child, 0)

@@ -1,7 +1,9 @@
 """LibreTranslate's /translate_file and /download_file: formats, limits, errors, and deletion."""
 
 import asyncio
+import errno
 import gc
+import os
 import re
 import threading
 import time
@@ -14,12 +16,13 @@ from weakref import WeakSet
 
 import httpx
 import pytest
+from starlette.datastructures import UploadFile
 from starlette.types import Message, Scope
 
 import service.server
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import FORMATS
-from service.documents.reader import ReadDocument
+from service.documents.reader import DocumentReader, ReadDocument
 from service.documents.store import Content, DocumentState, DocumentStore, TemporaryFolder
 from service.documents.xml_files import FREE_BYTES
 from service.errors import (
@@ -32,6 +35,7 @@ from service.errors import (
     OverloadedError,
     RequestTooLargeError,
     ServiceError,
+    UnavailableError,
     UnsupportedLanguageError,
 )
 from service.tasks import documents as translator
@@ -87,6 +91,22 @@ def test_texts_wait_in_the_bulk_lane(serve: Serve, script: Script) -> None:
     until(lambda: server.sample("regard_queue_depth", **lane) > 0)
     script.may_finish.set()
     assert fetch(server, sent.result(LIMIT_SECONDS)).text == text
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(UploadFile, "write"), (DocumentReader, "write"), (DocumentStore, "save")],
+)
+def test_full_disk_is_told(
+    files: Server, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(owner, name, fail)
+    assert_error(send(files, "a.txt", "Hello there."), UnavailableError, "no space left", "TMPDIR")
+    monkeypatch.undo()
+    assert fetch(files, send(files, "a.txt", "Hello there.")).text == "Hello there."
 
 
 def test_word_document_keeps_its_other_parts(files: Server) -> None:
@@ -212,7 +232,8 @@ def test_document_stays_open_while_a_thread_copies_it(
     [
         (DocumentTooLargeError("too much memory"), RequestTooLargeError),
         (DocumentError("cannot be written"), InvalidRequestError),
-        (OSError(28, "No space left on device"), InternalError),
+        (OSError(errno.EIO, "Input/output error"), InternalError),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), UnavailableError),
     ],
 )
 def test_document_that_cannot_be_written_frees_its_place(
