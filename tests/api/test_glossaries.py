@@ -315,12 +315,14 @@ REAL = {
     "House prices rise.": ["ivenda"],
     "They told us that the US left.": [" nos ", "EUA do norte"],
     "HOUSE FOR SALE": ["VIVENDA"],
+    "The Škoda is red.": ["Escoda"],  # the vocabulary has no Š
+    "I write C++ code, and {Škoda}.": ["C mais mais", "{Škoda}"],
 }
 
 
 def test_real_models_use_terms(serve_real: ServeApart, tmp_path: Path) -> None:
     server = serve_real(state=str(tmp_path))
-    entries = "house\tvivenda\ncat\tfelino\nUS\tEUA do norte"
+    entries = "house\tvivenda\ncat\tfelino\nUS\tEUA do norte\nŠkoda\tEscoda\nC++\tC mais mais"
     glossary = create(server, entries=entries)["glossary_id"]
     reply = server.translate([*REAL], glossary=glossary).json()["translatedText"]
     for text, parts in zip(reply, REAL.values(), strict=True):

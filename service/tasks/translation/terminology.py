@@ -26,7 +26,7 @@ from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.sentences import Sentence, TranslatedText, num_chars
 from service.text.glossary import Match, Terms, capitalized, lacking
 from service.text.letters import has_words
-from service.text.protection import FIRST_MARKER, MAX_SPANS
+from service.text.protection import FIRST_MARKER, MARKER, MAX_SPANS
 from service.text.tags import Tag
 
 
@@ -126,13 +126,37 @@ def _termed(sentences: Sequence[Sentence], terms: Terms) -> list[_Termed]:
         tags = sentence.tags
         found = [
             match
-            for match in terms.find(sentence.source)
+            for match in _find(sentence, terms)
             if not any(match.start < tag.place < match.end for tag in tags)
         ]
         if found:
             sentence.terms = {match.target.split()[0] for match in found if match.is_exact}
             termed.append(_Termed(sentence, sentence.source, tags, found))
     return termed
+
+
+def _find(sentence: Sentence, terms: Terms) -> list[Match]:
+    """Returns the terms of a sentence, with their places in `source`.
+
+    A term may contain protected spans, such as words that the vocabulary does not have, but only
+    whole ones.
+    """
+    source, protected = sentence.source, sentence.text.protected
+    if not MARKER.search(source):
+        return terms.find(source)
+    parts: list[str] = []
+    places: dict[int, int] = {}  # from places in the restored source to those in the source
+    length = 0
+    for place, char in enumerate(source):
+        places[length] = place
+        parts.append(protected.span(char) if MARKER.match(char) else char)
+        length += len(parts[-1])
+    places[length] = len(source)
+    return [
+        replace(match, start=places[match.start], end=places[match.end])
+        for match in terms.find("".join(parts))
+        if match.start in places and match.end in places
+    ]
 
 
 def _decoded(sentence: Sentence) -> str:
@@ -149,7 +173,8 @@ def _as_words(one: _Termed, matches: Sequence[Match], _: list[str]) -> list[str]
     """
     return [
         capitalized(match.target)
-        if one.source[match.start].isupper() and not has_words(one.source[: match.start])
+        if one.sentence.text.protected.restore(one.source[match.start])[0].isupper()
+        and not has_words(one.sentence.text.protected.restore(one.source[: match.start]))
         else match.target
         for match in matches
     ]
@@ -163,7 +188,8 @@ def _as_markers(one: _Termed, matches: Sequence[Match], spans: list[str]) -> lis
     place of its marker.
     """
     text = one.sentence.text
-    starts_with_capital = next(filter(str.isalpha, one.source), "").isupper()
+    restored = text.protected.restore(one.source)
+    starts_with_capital = next(filter(str.isalpha, restored), "").isupper()
     first = FIRST_MARKER + len(text.protected.spans) + len(spans)
     words = []
     for number, match in enumerate(matches):
