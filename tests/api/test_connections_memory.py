@@ -16,7 +16,7 @@ from service.http_server import byte_budget, loop_load
 from tests.api.attacks import ATTACKS
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
-from tests.api.test_connections import ANSWER, BODY, error_of, reply
+from tests.api.test_connections import ANSWER, BODY, error_of, reply, whole_reply
 from tests.api.test_disconnect import cancelled_requests, head, send
 from tests.workers import Script, until
 
@@ -56,7 +56,7 @@ def test_body_over_the_budget_gets_429_before_it_is_read(
     filling = fill(server, num_sent)
     with server.connect() as refused:
         refused.sendall(head(LARGE))
-        found = refused.recv(65536)
+        found = whole_reply(refused)
         assert found.startswith(b"HTTP/1.1 429 ")
         assert b"retry-after: 2\r\n" in found
         assert "REGARD_MAX_BUFFERED_BYTES" in error_of(found)["error"]
@@ -167,7 +167,7 @@ def test_bodies_without_a_key_hold_a_quarter_of_the_budget(
         slow.sendall(start + (b"{" if path == "/translate" else b"-"))  # a form begins with a dash
         until(lambda: server.pool.keyless.used == LARGE)
         refused.sendall(start)
-        found = refused.recv(65536)
+        found = whole_reply(refused)
         assert found.startswith(b"HTTP/1.1 429 ")
         assert b"send the key in the header Authorization" in found
         keyed.sendall(head(LARGE, "/translate", WITH_KEY) + body_of(LARGE))
@@ -209,7 +209,7 @@ def test_stalled_bodies_give_way(serve_live: ServeLive, monkeypatch: pytest.Monk
     with server.connect() as connection:
         connection.sendall(head(LARGE) + body_of(LARGE))
         reply(connection)
-    found = filling[0].recv(65536)
+    found = whole_reply(filling[0])
     assert found.startswith(b"HTTP/1.1 429 ")
     assert f"only {LARGE - 1} bytes" in error_of(found)["error"]
     assert "32768 bytes/s" in error_of(found)["error"]
