@@ -41,7 +41,7 @@ def server(serve: Serve, english: str) -> AnyServer:
 
 @pytest.fixture
 def any_server(serve_any: ServeAny, english: str) -> AnyServer:
-    """The same, and one with HTTP workers, which the core tells of each change."""
+    """A server with one HTTP process, and one with several."""
     return serve_any(models=(english,), admin_key=KEY, workers=2)
 
 

@@ -149,7 +149,7 @@ def test_lost_network_keeps_the_text_and_comes_back(
     reader.field.fill(POOL)
     expect(reader.notice().get_by_role("alert")).to_contain_text("The server cannot be reached.")
     expect(reader.field).to_have_value(POOL)
-    context.set_offline(False)  # nobody has to press a button
+    context.set_offline(False)  # without a click
     expect(reader.output).to_have_text(api.translate(POOL, "auto")["translatedText"])
     expect(reader.notice()).to_be_hidden()
 
@@ -159,7 +159,7 @@ def test_page_that_comes_before_its_server_waits_for_it(reader: Reader, page: Pa
     page.goto("/")
     expect(reader.notice().get_by_role("alert")).to_contain_text("The server cannot be reached.")
     page.unroute("**/languages")
-    expect(reader.target).to_have_value("pt")  # nobody has to press a button
+    expect(reader.target).to_have_value("pt")  # without a click
 
 
 def test_refusal_in_the_shape_of_v1_is_told_in_words(reader: Reader, page: Page) -> None:
