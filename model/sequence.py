@@ -22,10 +22,12 @@ class DecodingOptions:
     # Whether a hypothesis has its cross-attention, from which words are aligned: only in a greedy
     # search without scores, and only if the runner records it.
     return_attention: bool = False
+    prefix: tuple[int, ...] = ()  # target ids that every hypothesis begins with
 
     @property
     def needs_log_probs(self) -> bool:
-        return self.return_scores or self.beam_size > 1
+        """Whether a search decodes the sequence. Only a search can be given tokens."""
+        return self.return_scores or self.beam_size > 1 or self.prefix != ()
 
 
 @dataclass(slots=True)

@@ -201,11 +201,13 @@ def greedy_ids(engine: Engine, sources: list[list[int]]) -> list[list[int]]:
     return [results[i][0].tokens for i in range(len(sources))]
 
 
-def uncached_greedy(model: EncoderDecoder, source: list[int]) -> list[int]:
+def uncached_greedy(
+    model: EncoderDecoder, source: list[int], prefix: tuple[int, ...] = ()
+) -> list[int]:
     """Returns the greedy target without a cache: one whole teacher-forced pass for each token."""
     config = model.config
     row, mask = pad([source])
-    target: list[int] = []
+    target = [*prefix]
     while len(target) < config.max_target_tokens(len(source)):
         with torch.no_grad():
             logits = forced_pass(model, row, mask, torch.tensor([[*target, config.eos_id]]))

@@ -50,6 +50,13 @@ class RunningSearch(Running):
     """A running sequence whose search needs each step's log-probabilities before the next step."""
 
     search: Search
+    is_forced: bool  # whether the next token is one of the prefix
+
+    def forced(self) -> Continuations:
+        """Returns the next token of the prefix, whose log-probability counts as 0."""
+        prefix, length = self.sequence.options.prefix, self.search.length
+        self.is_forced = length + 1 < len(prefix)
+        return Continuations([self.search.totals[0]], [0], [prefix[length]])
 
 
 @dataclass(slots=True)
@@ -127,6 +134,11 @@ class Engine:
                 f"beam size is {sequence.options.beam_size}; "
                 f"it must be from 1 to {self.limits.max_rows}"
             )
+        if prefix := sequence.options.prefix:
+            limit = self.config.max_target_tokens(len(sequence.source)) - 1
+            check_ids("target prefix", prefix, self.config.target_vocab_size, limit)
+            if never := {*prefix} & {*self.config.forbidden_ids, self.config.eos_id}:
+                raise InputError(f"the target prefix has ids that no target has: {sorted(never)}")
         self._check_first(sequence.first_id)
 
     def _check_first(self, first_id: int | None) -> None:
@@ -174,7 +186,9 @@ class Engine:
             running = Running(sequence, rows)
             if options.needs_log_probs:
                 search = new_search(options, self.config.eos_id, limit)
-                running = self.searching[sequence.id] = RunningSearch(sequence, rows, search)
+                is_forced = options.prefix != ()
+                running = RunningSearch(sequence, rows, search, is_forced)
+                self.searching[sequence.id] = running
                 limit = 0
             limits += [limit] * len(rows)
             self.owners += [running] * len(rows)
@@ -223,6 +237,7 @@ class Engine:
         steps = 0
         while (searching := list(self.searching.values())) and steps < self._search_steps:
             left = [each.search.max_tokens - each.search.length for each in searching]
+            left += [1 for each in searching if each.is_forced]
             count = min(SEARCH_TOKENS, *left)
             finished += self._search(searching, count)
             steps += count
@@ -248,8 +263,11 @@ class Engine:
             live = 0
             for each, best in zip(searching, step, strict=True):
                 if not each.search.is_finished:
-                    each.search.take(best)
+                    is_forced = each.is_forced
+                    each.search.take(each.forced() if is_forced else best)
                     live += len(each.rows)
+                    if is_forced:
+                        self.runner.set_tokens(each.rows, each.search.next_tokens)
             if live:
                 self.stats.append(BatchStats("decode", live, live, num_rows - live))
         ended, finished = ended_searches(searching)
@@ -278,7 +296,11 @@ class Engine:
                 padding = computed - count if computed else 0
                 self.stats.append(BatchStats("decode", count, count, padding))
         for running, scores in zip(searching, decoded.scores, strict=True):
-            running.search.take(Continuations.of_scores(scores, running.search.totals))
+            if running.is_forced:
+                best = running.forced()
+            else:
+                best = Continuations.of_scores(scores, running.search.totals)
+            running.search.take(best)
         self._reorder(searching)
         found, finished = ended_searches(searching)
         ended = self.greedy.append(rows, decoded.best)

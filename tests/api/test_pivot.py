@@ -267,3 +267,8 @@ def test_only_some_languages_are_offered(serve: Serve, models: str) -> None:
     assert settings["language"]["target"]["code"] == "fr"
     assert server.translate(SENTENCE, source="pt", target="fr").status_code == 200
     assert translate(server, SENTENCE).status_code == 400
+
+
+def test_prefix_of_the_target_needs_a_single_model(serve_any: ServeAny, models: str) -> None:
+    refused = translate(serve_any(models=models), SENTENCE, target_prefix="Un")
+    assert_error(refused, InvalidRequestError, "target_prefix needs a single model")

@@ -313,6 +313,8 @@ def test_attention_is_refused(server: Server, chat: ChatServer) -> None:
         refused = server.post("/attention", json={"text": "A cat.", **fields})
         assert_error(refused, InvalidRequestError, words)
     assert_error(translate(server, "A cat.", return_alignment=True), InvalidRequestError, words)
+    refused = translate(server, "A cat.", target_prefix="Eine")
+    assert_error(refused, InvalidRequestError, "is a remote model and takes no target_prefix")
     assert chat.texts == []
 
 

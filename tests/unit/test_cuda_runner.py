@@ -78,7 +78,8 @@ def test_vocabulary_of_any_size_gives_the_same_translations(family: Family) -> N
     changes = {"source_vocab_size": 67, "target_vocab_size": 67}
     engine = Engine(CudaRunner(family.model(**changes), LIMITS), LIMITS)
     assert cuda_runner(engine).logits.shape[1] == 128
-    sequences = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(30))]
+    options = [*OPTIONS, DecodingOptions(2, 2, prefix=(9, 7))]
+    sequences = [Sequence(i, s, options[i % 4]) for i, s in enumerate(tiny_sources(30))]
     found = translate(engine, sequences)
     plain = Engine(TorchRunner(family.model(**changes), LIMITS), LIMITS)
     for name, hypotheses in translate(plain, sequences).items():

@@ -1,6 +1,7 @@
 """The in-flight batch: the properties that hold for every family, limits, refusals."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,32 @@ def test_greedy_and_beams_share_a_batch(family: Family) -> None:
         alone = translate(new_engine(model, LIMITS), [sequence])[sequence.id]
         assert_same_hypotheses(finished[sequence.id], alone)
     assert [h.score is None for h in (finished[0][0], finished[2][0])] == [True, False]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_target_continues_its_prefix(family: Family, beam_size: int) -> None:
+    """Other sequences in the batch, greedy and searched, are as they are alone."""
+    model, (source, *others) = family.model(), tiny_sources(4, longest=12)
+    own, prefix = uncached_greedy(model, source), (9, 7, 12)
+    given = DecodingOptions(beam_size, beam_size, prefix=prefix)
+    mixed = [GREEDY, SCORED, DecodingOptions(2, 2)]
+    sequences = [Sequence(0, source, given)]
+    sequences += [Sequence(i + 1, s, o) for i, (s, o) in enumerate(zip(others, mixed, strict=True))]
+    found = translate(new_engine(model, LIMITS), sequences)
+    for hypothesis in found[0]:
+        assert tuple(hypothesis.tokens[:3]) == prefix
+        assert hypothesis.log_probs[:3] == [0.0, 0.0, 0.0]
+    if beam_size == 1:
+        assert found[0][0].tokens == uncached_greedy(model, source, prefix)
+        first = replace(given, prefix=tuple(own[: len(own) // 2]))
+        again = translate(new_engine(model, LIMITS), [Sequence(0, source, first)])
+        assert again[0][0].tokens == own
+    else:
+        expected = teacher_forced(model, source, found[0][0].tokens)
+        torch.testing.assert_close(found[0][0].log_probs[3:], expected[3:], rtol=1e-4, atol=1e-4)
+    for sequence in sequences[1:]:
+        alone = translate(new_engine(model, LIMITS), [sequence])[sequence.id]
+        assert_same_hypotheses(found[sequence.id], alone)
 
 
 def brute_force(model: EncoderDecoder, source: list[int], words: list[int]) -> list[int]:
@@ -289,6 +316,17 @@ VALID = [5, 6, 0]
         (Sequence(0, [5, -1, 0]), InputError, "from -1 to 5; the vocabulary has 64"),
         (Sequence(0, VALID, DecodingOptions(9)), InputError, "is 9; it must be from 1 to 8"),
         (Sequence(0, VALID, DecodingOptions(0)), InputError, "is 0; it must be from 1 to 8"),
+        (
+            Sequence(0, VALID, DecodingOptions(prefix=(9,) * 9)),
+            InputError,
+            "9 tokens; the lim",
+        ),
+        (Sequence(0, VALID, DecodingOptions(prefix=(64,))), InputError, "ids from 64 to 64"),
+        (
+            Sequence(0, VALID, DecodingOptions(prefix=(9, 0, 1))),
+            InputError,
+            r"target has: .0, 1",
+        ),
         (Sequence(0, VALID, first_id=9), InputError, r"no first token .* \(9 was given\)"),
     ],
 )

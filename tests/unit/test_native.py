@@ -200,7 +200,8 @@ def test_searches_are_those_of_python(
 ) -> None:
     model = int8_model(max_length_factor=1.5, **changes)
     options = [DecodingOptions(1, return_scores=True), DecodingOptions(2), DecodingOptions(5, 5)]
-    sequences = [Sequence(i, s, options[i % 3]) for i, s in enumerate(tiny_sources(30))]
+    options += [DecodingOptions(size, size, prefix=(9, 7)) for size in (1, 3)]
+    sequences = [Sequence(i, s, options[i % 5]) for i, s in enumerate(tiny_sources(30))]
     stepping = Engine(SteppingRunner(model, LIMITS, shortlist, library), LIMITS)
     wanted = translate(stepping, sequences)
     found = translate(native_engine(model, library, shortlist), sequences)

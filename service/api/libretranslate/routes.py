@@ -135,6 +135,7 @@ def resolve(body: TranslateRequest, services: Services, context: HttpContext) ->
         raise InvalidRequestError(
             "Invalid request: return_alignment and glossary cannot be used together; send only one"
         )
+    prefixes = prefixes_of(body, len(texts)) if body.target_prefix else ()
     source, target = languages_of(services.catalog, body.source, body.target)
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
@@ -148,7 +149,24 @@ def resolve(body: TranslateRequest, services: Services, context: HttpContext) ->
         body.return_alignment,
         body.format == "html",
         split_lines=body.format != "html",
+        prefixes=prefixes,
     )
+
+
+def prefixes_of(body: TranslateRequest, num_texts: int) -> list[str]:
+    given = body.target_prefix
+    if body.format == "html" or body.glossary:
+        name = "glossary" if body.glossary else "format=html"
+        raise InvalidRequestError(
+            f"Invalid request: target_prefix and {name} cannot be used together; send only one"
+        )
+    prefixes = [given] * num_texts if isinstance(given, str) else [*given]
+    if len(prefixes) != num_texts:
+        raise InvalidRequestError(
+            f"Invalid request: target_prefix has {len(prefixes)} entries and q has {num_texts}; "
+            "send one for each text, or one string for all"
+        )
+    return prefixes
 
 
 def too_wide(name: str, value: int, limit: int) -> InvalidRequestError:

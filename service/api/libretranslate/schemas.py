@@ -56,6 +56,12 @@ class TranslateRequest(Parameters):
         description="Return the alignment between the words of the text and of the translation. "
         "Refused for HTML, with `glossary`, and for pairs that need more than one model.",
     )
+    target_prefix: str | ListOf[str] = Field(
+        "",
+        description="Beginning of the translation, which the model continues: one for all texts, "
+        "or one for each. Such a text must be one sentence. Refused for HTML, with `glossary`, for "
+        "pairs that need more than one model, and for remote models.",
+    )
 
 
 class DetectedLanguage(BaseModel):

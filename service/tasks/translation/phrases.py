@@ -112,8 +112,9 @@ def list_items(
 ) -> Listed:
     """Returns the items of the sentences whose numbers of words are in `numbers`.
 
-    A sentence is left out if it does not begin with a letter, or has too many tokens. It is also
-    left out if two models or a remote model translate it. With a beam size of 0, all are left out.
+    A sentence is left out if it does not begin with a letter, has too many tokens, or has a prefix.
+    It is also left out if two models or a remote model translate it. With a beam size of 0, all are
+    left out.
     """
     if not beam_size:
         return {}
@@ -122,7 +123,7 @@ def list_items(
     listed = {}
     for sentence in sentences:
         source, route = sentence.source, sentence.text.route
-        if len(source) > MAX_SHORT_CHARS or not source[:1].isalpha():
+        if sentence.prefix or len(source) > MAX_SHORT_CHARS or not source[:1].isalpha():
             continue
         if len(route) > 1 or not route[0].has_attention or len(words_of(source)) not in numbers:
             continue

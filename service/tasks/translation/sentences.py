@@ -213,6 +213,7 @@ class Sentence:
         carrier: Carrier that the model has read last. If `has_spans` is true and there is none, the
             sentence already contains a stand-in, or is too long with stand-ins.
         carrier_ids: Token ids of the carrier, EOS included.
+        prefix: Target ids that the translation begins with.
         in_parts: The translation, with markers, if the sentence was translated in parts.
         result: Result of the last translation.
         decoded: Decoded translations by rank. Those of a sentence with tags have their tags.
@@ -229,6 +230,7 @@ class Sentence:
     has_spans: bool = False
     carrier: Carrier | None = None
     carrier_ids: list[int] = field(default_factory=list)
+    prefix: tuple[int, ...] = ()
     in_parts: str | None = None
     result: Result = field(init=False)
     decoded: dict[int, str] = field(default_factory=dict)
@@ -254,6 +256,8 @@ class Sentence:
     ) -> TranslationItem:
         if options is None:
             options = pipeline.with_attention if self.tags else pipeline.options
+        if self.prefix:
+            options = replace(options, prefix=self.prefix)
         ids = self.carrier_ids if self.carrier else self.ids
         return pipeline.item(ids, self.text.route, options, self.given_terms)
 

@@ -75,6 +75,10 @@ both workers busy.
 """
 
 
+PREFIX_PER_SOURCE_TOKEN = 2
+"""Largest number of given target tokens for each source token. Models write three at most."""
+
+
 @dataclass(slots=True)
 class TranslationRequest:
     """A request for translations, with resolved language codes.
@@ -94,6 +98,8 @@ class TranslationRequest:
             wait in both lanes, the bulk lane gets fewer rows of a batch than the interactive lane.
         terms: Terms of a glossary; None if the request has no glossary. The glossary must translate
             from `source` to `target`, so `source` must not be None.
+        prefixes: The beginning of each text's translation, or nothing. A text with a beginning must
+            be one sentence, and a single model of this server must have the language pair.
     """
 
     texts: Sequence[str]
@@ -107,6 +113,7 @@ class TranslationRequest:
     split_lines: bool = True
     is_bulk: bool = False
     terms: Terms | None = None
+    prefixes: Sequence[str] = ()
 
     @property
     def has_markup(self) -> bool:
@@ -278,6 +285,9 @@ class Translator:
                     texts.append(
                         prepare_message(message, request, number, language, catalog, limit)
                     )
+            for prepared, prefix in zip(texts, request.prefixes, strict=False):
+                if prefix.strip():
+                    give_prefix(prepared, prefix)
             return texts
 
         return await run_sized(num_chars, deadline, prepare_all)
@@ -348,6 +358,32 @@ def prepare(
             if has_spans and sentence.load(0):
                 sentence.ids = sentence.carrier_ids
     return prepared
+
+
+def give_prefix(text: TranslatedText, prefix: str) -> None:
+    """Lets the translation of a text begin with `prefix`."""
+
+    def refused(reason: str) -> InvalidRequestError:
+        return InvalidRequestError(f"Invalid request: {reason}", param="target_prefix")
+
+    if len(text.route) > 1:
+        raise refused("two models translate this pair; target_prefix needs a single model")
+    if text.route and not text.route[0].has_attention:
+        raise refused(f"{text.route[0].name} is a remote model and takes no target_prefix")
+    if len(text.sentences) != 1:
+        raise refused(
+            f"target_prefix needs a text of one sentence, not of {len(text.sentences)}; send each "
+            "sentence alone, or split_sentences=false"
+        )
+    (sentence,), (direction,) = text.sentences, text.route
+    tokenizer = direction.vocabularies.target
+    if spans := tokenizer.unknown_spans(prefix):
+        characters = ", ".join(dict.fromkeys(prefix[start:end] for start, end in spans))
+        raise refused(f"target_prefix has characters that the model does not write: {characters}")
+    ids, limit = tokenizer.encode(prefix), len(sentence.ids) * PREFIX_PER_SOURCE_TOKEN
+    if len(ids) > limit:
+        raise refused(f"target_prefix has {len(ids)} tokens; the limit for this text is {limit}")
+    sentence.prefix = tuple(ids)
 
 
 def prepare_message(
