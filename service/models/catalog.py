@@ -75,7 +75,7 @@ class Catalog:
         self.local = [*(each for each in reversed(models) if each.files.source), *self.multilingual]
         # Of two models of one pair, the model on this server is preferred to the remote one, unless
         # this is marked. Of two models on this server, the later one in `served` is preferred.
-        remote = list(self.of_type(ServedRemote).values())
+        self.remote = remote = list(self.of_type(ServedRemote).values())
         all_: list[ServedModel | ServedRemote] = [
             *(each for each in remote if not each.files.is_first),
             *models,

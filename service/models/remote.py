@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from model.checkpoints.load import Vocabularies
 from model.tokenization.tokenizer import CharacterTokenizer
 from service.items import TRANSLATE, TranslationItem
-from service.models.prompts import PROMPTS, PromptFormat, TermPairs, prompt_of
+from service.models.prompts import NO_HINTS, PROMPTS, Hints, PromptFormat, prompt_of
 from service.models.served import AnyServed, Direction
 from service.text.language_codes import normalize_code
 
@@ -100,11 +100,11 @@ class RemoteItem(TranslationItem):
 
     Attributes:
         fallback: Model of this server that translates the sentence if the remote model fails.
-        terms: Terms of a glossary that the sentence has.
+        hints: Terms of the glossary in the sentence, and the texts around it.
     """
 
     fallback: Direction | None = None
-    terms: TermPairs = ()
+    hints: Hints = NO_HINTS
 
 
 @dataclass(frozen=True, slots=True)

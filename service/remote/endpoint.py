@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from service.errors import InternalError, OverloadedError, ServiceError, UnavailableError, outcome
-from service.models.prompts import TermPairs
+from service.models.prompts import NO_HINTS, Hints
 from service.models.remote import RemoteFiles
 from service.settings import Settings
 from service.tasks.backend import Recorder
@@ -57,7 +57,7 @@ class Endpoints:
             await self.client.aclose()
 
     async def translate(
-        self, text: str, model: RemoteFiles, deadline: float, terms: TermPairs = ()
+        self, text: str, model: RemoteFiles, deadline: float, hints: Hints = NO_HINTS
     ) -> tuple[str, float, float]:
         """Returns a translation, the seconds until the first request, and the seconds from then on.
 
@@ -73,7 +73,7 @@ class Endpoints:
         async with turns:
             started = time.perf_counter()
             try:
-                translation = await self._call(text, model, terms)
+                translation = await self._call(text, model, hints)
                 return translation, started - arrived, time.perf_counter() - started
             except (OverloadedError, UnavailableError) as error:
                 pause = error.retry_after_seconds or 0
@@ -81,13 +81,13 @@ class Endpoints:
                     raise
         await asyncio.sleep(pause)
         async with turns:
-            translation = await self._call(text, model, terms)
+            translation = await self._call(text, model, hints)
         return translation, started - arrived, time.perf_counter() - started
 
-    async def _call(self, text: str, model: RemoteFiles, terms: TermPairs) -> str:
+    async def _call(self, text: str, model: RemoteFiles, hints: Hints) -> str:
         ended = "error"
         try:
-            translation = await self.ask(text, model, terms)
+            translation = await self.ask(text, model, hints)
             ended = "ok"
         except ServiceError as error:
             ended = outcome(error)
@@ -99,14 +99,14 @@ class Endpoints:
             self.recorder.count_call(model.name, ended)
         return translation
 
-    async def ask(self, text: str, model: RemoteFiles, terms: TermPairs = ()) -> str:
+    async def ask(self, text: str, model: RemoteFiles, hints: Hints = NO_HINTS) -> str:
         from httpx2 import RequestError
 
         self.client = self.client or new_client(self.settings)
         host = urlsplit(model.url).netloc
         try:
             response = await self.client.post(
-                f"{model.url}/chat/completions", json=chat_request(text, model, terms)
+                f"{model.url}/chat/completions", json=chat_request(text, model, hints)
             )
         except RequestError as error:
             logger.warning("the endpoint %s does not answer: %s", host, type(error).__name__)
@@ -155,11 +155,11 @@ def refusal(status: int, retry_after: str, name: str) -> ServiceError:
     )
 
 
-def chat_request(text: str, model: RemoteFiles, terms: TermPairs = ()) -> dict[str, Any]:
+def chat_request(text: str, model: RemoteFiles, hints: Hints = NO_HINTS) -> dict[str, Any]:
     prompt = model.prompt
     return {
         "model": model.model,
-        **prompt.ask(text, model.source, model.target, terms),
+        **prompt.ask(text, model.source, model.target, hints),
         "temperature": 0,
         "max_tokens": SPARE_TOKENS + TOKENS_PER_CHAR * len(text),
         "stream": False,

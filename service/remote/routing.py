@@ -137,7 +137,7 @@ class RoutingLease:
         served = self.remote[item.model]
         text = served.vocabularies.source.decode(item.source)
         found, queued, called = await self.endpoints.translate(
-            text, served.files, deadline, item.terms
+            text, served.files, deadline, item.hints
         )
         return Result([self._hypothesis(item, found)], queued, called)
 

@@ -117,6 +117,7 @@ class Settings(BaseSettings):
     model_aliases: Names = ()
     remote_key: SecretStr = NO_SECRET
     remote_requests: PositiveInt = 16
+    remote_context_texts: int = Field(2, ge=0, le=10)
     openai_token_ids: bool = False
     truncate: bool = True
 

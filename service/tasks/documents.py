@@ -33,6 +33,7 @@ from service.state.quota import Quota
 from service.tasks.context import RequestContext
 from service.tasks.grouping import grouped
 from service.tasks.threads import SWITCH_SECONDS
+from service.tasks.translation.neighbors import Neighbors
 from service.tasks.translation.translator import TranslationRequest, Translator
 from service.text.glossary import Terms
 
@@ -78,6 +79,7 @@ class DocumentJob:
     terms: Terms | None = None  # None without a glossary or without a `source`
     languages_differ: bool = False  # True refuses a document in the target language
     num_done: int = 0  # number of translated texts, equal ones counted once
+    neighbors: Neighbors | None = None  # if a model may read them
 
 
 def translated_name(name: str, language: str) -> str:
@@ -238,6 +240,8 @@ class DocumentTranslator:
         # `max_pending_tokens`.
         batch_chars = min(BATCH_CHARS, self.settings.max_pending_tokens)
         known, waiting = await asyncio.to_thread(_batches, job.document.texts, batch_chars)
+        if self.translator.reads_context:
+            job.neighbors = await asyncio.to_thread(Neighbors, job.document.texts)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(BATCHES_AT_ONCE, len(waiting))):
@@ -301,6 +305,7 @@ class DocumentTranslator:
             split_lines=not job.document.is_html,
             is_bulk=True,
             terms=job.terms,
+            neighbors=job.neighbors,
         )
         limit = self.settings.file_timeout_seconds
         deadline = job.context.deadline(limit)

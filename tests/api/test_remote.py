@@ -20,6 +20,7 @@ from service.server import create_app
 from tests.api.conftest import ServeApart
 from tests.api.servers import LiveServer, Server, assert_error, make_settings, translation
 from tests.api.test_disconnect import post_of
+from tests.api.test_translate_file import fetch, send
 from tests.chat_server import ChatServer, Translate, chat_server
 from tests.workers import Script, Threads, until
 
@@ -307,6 +308,79 @@ def test_terms_of_a_glossary_are_in_the_prompt(chat: ChatServer, keeps_term: boo
     assert (len(chat.requests) == 1) == keeps_term
 
 
+def contexts(chat: ChatServer) -> dict[str, list[str]]:
+    """Maps the text of each request to the lines after the task in its prompt."""
+    return {
+        text: [
+            line
+            for line in body["messages"][0]["content"].split("\n")[1:]
+            if line and not line.startswith("Here are the texts")
+        ]
+        for text, body in zip(chat.texts, chat.requests, strict=True)
+    }
+
+
+def test_prompt_has_the_texts_around_a_text(server: Server, chat: ChatServer) -> None:
+    texts = ["A cat.", "A\ndog. It barks.", "...", "A horse.", "A cow. " + "It eats. " * 50]
+    assert translate(server, texts).json() == {"translatedText": [t.upper() for t in texts]}
+    found = contexts(chat)
+    assert found["A cat."] == ["A dog. It barks."]
+    assert found["dog."] == ["A cat.", "A", "It barks."]
+    assert found["It barks."] == ["A", "dog."]  # the text after it has no words
+    assert found["A horse."][0] == "A dog. It barks."
+    assert [len(line) for line in found["A horse."]] == [16, 300]
+    assert found["A cow."][0] == "A horse."
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_equal_texts_have_the_context_of_the_first(
+    server: Server, chat: ChatServer, is_streamed: bool
+) -> None:
+    headers = {"accept": "application/x-ndjson"} if is_streamed else {}
+    body = translation(["A cat.", "Yes.", "A dog.", "Yes."], target="de")
+    assert server.post("/translate", json=body, headers=headers).status_code == 200
+    assert sorted(chat.texts) == ["A cat.", "A dog.", "Yes.", "Yes."]
+    prompts = {
+        body["messages"][0]["content"]
+        for text, body in zip(chat.texts, chat.requests, strict=True)
+        if text == "Yes."
+    }
+    assert len(prompts) == 1
+    assert contexts(chat)["Yes."] == ["A cat.", "A dog."]
+    assert contexts(chat)["A dog."] == ["A cat.", "Yes.", "Yes."]
+
+
+def test_context_has_no_tags(server: Server, chat: ChatServer) -> None:
+    texts = ["<p>A <b>cat</b> &amp; a dog.</p>", "A {color} horse.<br>", "A bird."]
+    assert translate(server, texts, format="html").status_code == 200
+    assert contexts(chat)["A bird."] == ["A cat & a dog.", "A {color} horse."]
+
+
+SUBTITLES = ["A cat.", "Yes.", "A dog.", "Yes.", "A horse."]
+
+
+@pytest.mark.parametrize("num_texts", [2, 0])
+def test_subtitles_have_their_context(chat: ChatServer, num_texts: int) -> None:
+    """A line that occurs twice is translated once, and is the context of each of its neighbours."""
+    times = "00:00:0{},000 --> 00:00:0{},500"
+    cues = [f"{n}\n{times.format(n, n)}\n{text}\n" for n, text in enumerate(SUBTITLES, 1)]
+    with started(chat, files=True, remote_context_texts=num_texts) as running:
+        reply = send(running.until_ready(), "a.srt", "\n".join(cues), source="en", target="de")
+        translated = fetch(running, reply).text
+    assert [text.upper() in translated for text in SUBTITLES] == [True] * 5
+    assert sorted(chat.texts) == sorted({*SUBTITLES})
+    assert contexts(chat) == (
+        {
+            "A cat.": ["Yes."],
+            "Yes.": ["A cat.", "A dog."],
+            "A dog.": ["A cat.", "Yes.", "Yes."],
+            "A horse.": ["A dog.", "Yes."],
+        }
+        if num_texts
+        else dict.fromkeys(SUBTITLES, [])
+    )
+
+
 def test_attention_is_refused(server: Server, chat: ChatServer) -> None:
     words = "large-model-en-de is a remote model and has no attention"
     for fields in ({"source": "en", "target": "de"}, {"model": "large-model-en-de"}):
@@ -368,6 +442,7 @@ def test_http_workers_call_the_endpoint(serve_apart: ServeApart, chat: ChatServe
     assert response.json() == {"translatedText": ["A CAT.", "A DOG."]}
     labels = {"model": "large-model-en-de", "outcome": "ok"}
     assert server.sample("regard_remote_calls_total", **labels) == 2
+    assert contexts(chat)["A dog."] == ["A cat."]
 
 
 def test_calls_end_when_the_client_has_gone(chat: ChatServer) -> None:

@@ -14,7 +14,7 @@ from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import CharacterTokenizer
 from service.errors import OverloadedError
 from service.items import Result, ResultStream, WorkItem
-from service.models.prompts import TermPairs
+from service.models.prompts import Hints
 from service.models.remote import RemoteFiles, RemoteItem, ServedRemote, find_remote
 from service.remote import endpoint
 from service.remote.endpoint import Endpoints, translation_of
@@ -37,7 +37,7 @@ class Endpoint:
         self.texts: list[str] = []
         self.release = asyncio.Event()
 
-    async def translate(self, text: str, model: RemoteFiles, terms: TermPairs) -> str:
+    async def translate(self, text: str, model: RemoteFiles, hints: Hints) -> str:
         self.texts.append(text)
         if len(self.texts) == 1:
             raise OverloadedError("too many requests", 60, "requests")

@@ -19,7 +19,7 @@ from typing import Any
 from model.sequence import DecodingOptions, Hypothesis
 from service.errors import DeadlineExceededError, too_late
 from service.items import Result, TranslationItem
-from service.models.prompts import TermPairs
+from service.models.prompts import NO_HINTS, Hints
 from service.models.remote import RemoteItem
 from service.models.served import Direction
 from service.tasks.backend import Lease
@@ -56,18 +56,18 @@ class PivotPipeline:
         source: list[int],
         route: tuple[Direction, ...],
         options: DecodingOptions,
-        terms: TermPairs = (),
+        hints: Hints = NO_HINTS,
     ) -> TranslationItem:
         """Returns the work item of a sentence, whose token ids `source` include EOS.
 
         Args:
             route: One model, or two: one into the pivot language and one out of it.
-            terms: Terms of a glossary in the sentence, for a remote model.
+            hints: Terms and texts around the sentence, for the prompt of a remote model.
         """
         first, wanted = route[0], options
         if len(route) > 1:
             options = replace(options, num_hypotheses=1, return_scores=False)
-        item = item_for(first, source, options, self.is_bulk, len(route), terms)
+        item = item_for(first, source, options, self.is_bulk, len(route), hints)
         if len(route) > 1:
             self.second_legs[item] = route, wanted
         return item
@@ -124,13 +124,13 @@ def item_for(
     options: DecodingOptions,
     is_bulk: bool,
     num_legs: int = 1,
-    terms: TermPairs = (),
+    hints: Hints = NO_HINTS,
 ) -> TranslationItem:
     first_id = direction.vocabularies.first_id
     item = direction.name, source, options, first_id, is_bulk, num_legs
     if direction.has_attention:
         return TranslationItem(*item)
-    return RemoteItem(*item, fallback=direction.fallback, terms=terms)
+    return RemoteItem(*item, fallback=direction.fallback, hints=hints)
 
 
 def joined(first: Result, parts: Sequence[Result], options: DecodingOptions) -> Result:

@@ -9,7 +9,7 @@ from pydantic import Field
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Span, Tokenizer
 from service.items import Result, TranslationItem
-from service.models.prompts import TermPairs
+from service.models.prompts import NO_HINTS, Hints
 from service.models.served import Direction
 from service.tasks.alignment.aligner import TranslatedPair
 from service.tasks.alignment.alignment import Alignment
@@ -208,7 +208,7 @@ class Sentence:
         given: The sentence with its own capitals.
         tags: Inline tags, with their places in `source`.
         terms: First words of the glossary's terms that keep their capital letters.
-        given_terms: Terms of the glossary that a remote model reads beside the sentence.
+        hints: Terms of the glossary, and texts around the sentence, for a remote model.
         has_spans: Whether the model must read a carrier in place of `source`.
         carrier: Carrier that the model has read last. If `has_spans` is true and there is none, the
             sentence already contains a stand-in, or is too long with stand-ins.
@@ -226,7 +226,7 @@ class Sentence:
     given: str
     tags: Sequence[Tag] = ()
     terms: Collection[str] = ()
-    given_terms: TermPairs = ()
+    hints: Hints = NO_HINTS
     has_spans: bool = False
     carrier: Carrier | None = None
     carrier_ids: list[int] = field(default_factory=list)
@@ -259,7 +259,7 @@ class Sentence:
         if self.prefix:
             options = replace(options, prefix=self.prefix)
         ids = self.carrier_ids if self.carrier else self.ids
-        return pipeline.item(ids, self.text.route, options, self.given_terms)
+        return pipeline.item(ids, self.text.route, options, self.hints)
 
     def pair(self, hypothesis: Hypothesis) -> TranslatedPair:
         """Returns the sentence as the model has read it, with a translation by a single model."""

@@ -37,9 +37,10 @@ async def give_terms(sentences: Sequence[Sentence], terms: Terms, pipeline: Pivo
     def find() -> None:
         for sentence in remote:
             source = sentence.source
-            sentence.given_terms = [
+            found = [
                 (source[match.start : match.end], match.target) for match in terms.find(source)
             ]
+            sentence.hints = replace(sentence.hints, terms=found)
 
     await run_sized(num_chars(remote), pipeline.deadline, find)
 

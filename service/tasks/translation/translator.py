@@ -26,6 +26,7 @@ from service.tasks.translation import phrases
 from service.tasks.translation.aligning import align_words, insert_tags
 from service.tasks.translation.fidelity import complete, guard
 from service.tasks.translation.messages import TranslatedMessage, extend_all
+from service.tasks.translation.neighbors import Neighbors, give_context
 from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.sentences import MAX_TAGS, Sentence, TranslatedText, total_chars
 from service.tasks.translation.terminology import give_terms, use_terms
@@ -100,6 +101,8 @@ class TranslationRequest:
             from `source` to `target`, so `source` must not be None.
         prefixes: The beginning of each text's translation, or nothing. A text with a beginning must
             be one sentence, and a single model of this server must have the language pair.
+        neighbors: Neighbours of the texts, for the prompts of remote models; None if `texts` are
+            neighbours of each other.
     """
 
     texts: Sequence[str]
@@ -114,6 +117,7 @@ class TranslationRequest:
     is_bulk: bool = False
     terms: Terms | None = None
     prefixes: Sequence[str] = ()
+    neighbors: Neighbors | None = None
 
     @property
     def has_markup(self) -> bool:
@@ -139,6 +143,8 @@ class Translator:
         self.detection = DetectionPool(detector, settings.max_pending_detections)
         self.settings = settings
         self.aligner = PairAligner(backend, settings)
+        # Whether a model may read the texts around a text. Remote models do not change.
+        self.reads_context = bool(catalog.remote and settings.remote_context_texts)
 
     async def translate(
         self, request: TranslationRequest, context: RequestContext
@@ -210,6 +216,10 @@ class Translator:
         for sentence in sentences:
             num_tokens += len(sentence.text.route) * len(sentence.ids)
         messages = describe(texts, context)
+        if self.reads_context:
+            neighbors = request.neighbors or Neighbors(request.texts)
+            num_before = settings.remote_context_texts
+            await give_context(texts, request.texts, neighbors, request.words, num_before, deadline)
         is_bulk = request.is_bulk or len(sentences) > settings.bulk_sentences
         options = request.options
         if request.is_aligned:
