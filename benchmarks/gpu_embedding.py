@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from benchmarks import report
 from benchmarks.random_weights import synchronize
 from benchmarks.report import OURS, Result
+from model.checkpoints.families.bert import read_bert
 from model.config import EmbeddingConfig, NormalizeConfig, TextEncoderConfig
 from model.encoding.embedding import EmbeddingJob, EmbeddingModel, embed, on_device
 from model.precision import Precision
@@ -24,8 +25,9 @@ from service.ipc.machine import freeze_heap
 from service.items import batch_tokens
 
 THEIRS = "transformers"
-SHAPE = TextEncoderConfig(384, 12, 1536, 6, 30522, 512, token_types=2)
-TINY = TextEncoderConfig(32, 2, 64, 2, 100, 128, token_types=2)
+SIZES = {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536}
+SMALL = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 2, "vocab_size": 100}
+SHAPE, TINY = (read_bert(each, "BERT", token_types=2) for each in (SIZES, SMALL))
 NUM_TEXTS = 20_000
 BATCHES = (32, 128, 512, 2048)
 """Batch sizes of transformers."""

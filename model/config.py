@@ -1,8 +1,9 @@
 """Defines the sizes and switches of translation and embedding models. Does not import torch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from model.errors import UnsupportedModelError
 
@@ -15,10 +16,14 @@ class DecoderKind(StrEnum):
 
 
 class NormPosition(StrEnum):
-    """The place of layer norm: after a residual sum (Vaswani et al. 2017), or before a sublayer."""
+    """The place of norms: after a residual sum (Vaswani et al. 2017), or before a sublayer.
+
+    With BOTH, one norm is before the sublayer, and another one on its output, before the sum.
+    """
 
     POST = "post"
     PRE = "pre"
+    BOTH = "both"
 
 
 class Activation(StrEnum):
@@ -45,6 +50,96 @@ class Sinusoids(StrEnum):
 
     MARIAN = "marian"
     HUGGING_FACE = "hugging-face"
+
+
+@dataclass(frozen=True, slots=True)
+class NormSpec:
+    """Layer norm, or RMS norm (Zhang and Sennrich 2019), which has no mean and no bias."""
+
+    eps: float = 1e-6  # added to the variance, or to the mean square
+    has_bias: bool = True
+    is_rms: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """Rotary positions, which rotate queries and keys (Su et al. 2021, "RoFormer").
+
+    `theta` is the base of the frequencies. The positions are divided by `divisor`.
+    """
+
+    theta: float
+    divisor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSpec:
+    """The heads of an attention sublayer, and what a score depends on beside query and key.
+
+    If there are fewer heads of keys and values than of queries, several queries share each of them
+    (Ainslie et al. 2023, "GQA").
+
+    Raises:
+        UnsupportedModelError: Sizes do not fit together.
+    """
+
+    heads: int  # of queries (H)
+    kv_heads: int  # of keys and values, a divisor of `heads`
+    head_dim: int  # size of a head (K)
+    has_bias: bool = True  # whether the four projections have biases
+    scale: float | None = None  # factor of the scores; None for 1 / sqrt(K)
+    qk_norm: NormSpec | None = None  # of each head's queries and keys, before rotation
+    rope: Rope | None = None
+    buckets: int = 0  # of a relative position bias, which all layers share (MPNet); 0 for no bias
+    has_alibi: bool = False  # whether the distance lowers the score (Press et al. 2022, "ALiBi")
+    is_causal: bool = False  # whether a token attends only to itself and to earlier tokens
+    window: int | None = None  # largest distance to a token that is attended; None for all
+
+    def __post_init__(self) -> None:
+        reasons = too_small(self, ["heads", "kv_heads", "head_dim"])
+        if not reasons and self.heads % self.kv_heads:
+            reasons.append(f"{self.heads} heads do not share {self.kv_heads} keys evenly")
+        if self.buckets % 4:
+            reasons.append(f"relative_buckets is {self.buckets}, not a multiple of 4")
+        if self.rope and self.head_dim % 2:
+            reasons.append(f"rotary positions need heads of an even size, not {self.head_dim}")
+        if reasons:
+            raise UnsupportedModelError("this configuration", reasons)
+
+    @classmethod
+    def of_width(cls, d_model: int, heads: int, **others: Any) -> "AttentionSpec":
+        """Returns attention whose heads divide the width D, each with its own keys and values."""
+        if heads < 1 or d_model % heads:
+            reason = f"d_model {d_model} is not a multiple of {heads} heads"
+            raise UnsupportedModelError("this configuration", [reason])
+        return cls(heads, heads, d_model // heads, **others)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSpec:
+    """One Transformer layer: its mixer, cross-attention in a decoder, and feed-forward.
+
+    Raises:
+        UnsupportedModelError: A size is below 1.
+    """
+
+    d_model: int  # width of the residual stream (D)
+    ffn_dim: int  # width between the two feed-forward layers (F)
+    mixer: AttentionSpec | None  # None for an SSRU
+    cross: AttentionSpec | None = None  # None in an encoder
+    activation: Activation = Activation.GELU
+    has_gate: bool = False  # whether the activation is multiplied by a product (Shazeer 2020, GLU)
+    ffn_biases: tuple[bool, bool] = (True, True)  # of the first layer and its gate, of the second
+    norm: NormSpec = NormSpec()
+    norm_position: NormPosition = NormPosition.POST
+    # Whether pre-norm self-attention takes keys and values from the normalized stream.
+    # Marian normalizes only the queries' input.
+    norms_keys: bool = True
+    norms_first: bool = True  # whether a pre-norm layer has a norm before its mixer
+
+    def __post_init__(self) -> None:
+        if reasons := too_small(self, ["d_model", "ffn_dim"]):
+            raise UnsupportedModelError("this configuration", reasons)
 
 
 def too_small(config: object, names: Sequence[str]) -> list[str]:
@@ -120,87 +215,86 @@ class ModelConfig:
         return None if self.alignment_layer is None else self.alignment_head
 
     @property
-    def has_biases(self) -> bool:
-        return True
-
-    @property
     def head_dim(self) -> int:
         return self.d_model // self.num_heads
+
+    @property
+    def encoder_block(self) -> BlockSpec:
+        return BlockSpec(
+            self.d_model,
+            self.ffn_dim,
+            AttentionSpec.of_width(self.d_model, self.num_heads),
+            activation=self.activation,
+            norm=NormSpec(self.layer_norm_eps),
+            norm_position=self.norm,
+            norms_keys=self.norms_keys,
+        )
+
+    @property
+    def decoder_block(self) -> BlockSpec:
+        block = self.encoder_block
+        mixer = None if self.decoder is DecoderKind.SSRU else block.mixer
+        return replace(block, mixer=mixer and replace(mixer, is_causal=True), cross=block.mixer)
+
+    @property
+    def blocks(self) -> tuple[BlockSpec, ...]:
+        return self.encoder_block, self.decoder_block
 
     def max_target_tokens(self, source_tokens: int) -> int:
         return max(1, -int(-self.max_length_factor * source_tokens // 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Rotary:
-    """The rotary positions of one layer, which rotate queries and keys (ModernBERT).
-
-    `theta` is the base of the frequencies. A token attends to `window` tokens on each of its sides,
-    or to all tokens if `window` is None.
-    """
-
-    theta: float
-    window: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class TextEncoderConfig:
-    """The sizes and switches of one text encoder: BERT, RoBERTa, XLM-RoBERTa, MPNet or ModernBERT.
+    """One text encoder: its layers, and the tables of its embedding.
 
     Raises:
-        UnsupportedModelError: A size is below 1, or sizes do not fit together.
+        UnsupportedModelError: There are no layers, or no positions.
     """
 
-    d_model: int  # width of the residual stream (D), a multiple of `num_heads`
-    num_heads: int
-    ffn_dim: int  # width between the two feed-forward layers (F)
-    layers: int
+    blocks: tuple[BlockSpec, ...]
     vocab_size: int
-    # Rows of the position table; with rotary positions, the largest number of tokens of a text.
+    # Rows of the position table. Without a table, the largest number of tokens of a text.
     max_positions: int
+    has_positions: bool = True  # whether there is a position table
     # Row of the position table for a text's first token. RoBERTa and its descendants leave the
     # rows up to the padding id unused.
     position_offset: int = 0
     # Rows of the token type table; 0 if there is no table. The tokens of the second text of a pair
     # use row 1 (cross-encoders); all others use row 0.
     token_types: int = 0
-    relative_buckets: int = 0  # buckets of the relative position bias (MPNet); 0 for no bias
-    # Rotary positions of each layer (ModernBERT); empty if there is a position table. Layers with
-    # rotary positions are pre-norm, without biases, with a feed-forward gate.
-    rotary: tuple[Rotary, ...] = ()
-    activation: Activation = Activation.GELU
-    layer_norm_eps: float = 1e-12  # added to the variance in layer norm
+    embedding_scale: float = 1.0  # factor of the vectors of tokens
+    norms_embedding: bool = True  # whether a norm follows the sum of the embedding
 
     def __post_init__(self) -> None:
-        reasons = too_small(self, ["d_model", "num_heads", "ffn_dim", "layers", "vocab_size"])
-        if not reasons and self.d_model % self.num_heads:
-            reasons.append(f"d_model {self.d_model} is not a multiple of {self.num_heads} heads")
+        reasons = too_small(self, ["layers", "vocab_size"])
         if self.max_tokens < 1:
             reasons.append(f"{self.max_positions} positions leave no room for a token")
-        if self.relative_buckets % 4:
-            reasons.append(f"relative_buckets is {self.relative_buckets}, not a multiple of 4")
-        if self.rotary and not reasons and self.head_dim % 2:
-            reasons.append(f"rotary positions need heads of an even size, not {self.head_dim}")
-        if self.rotary and len(self.rotary) != self.layers:
-            reasons.append(f"{len(self.rotary)} layers of {self.layers} have rotary positions")
         if reasons:
             raise UnsupportedModelError("this configuration", reasons)
 
     @property
-    def norm(self) -> NormPosition:
-        return NormPosition.PRE if self.rotary else NormPosition.POST
+    def layers(self) -> int:
+        return len(self.blocks)
 
     @property
-    def norms_keys(self) -> bool:
-        return True
+    def d_model(self) -> int:
+        return self.blocks[0].d_model
 
     @property
-    def has_biases(self) -> bool:
-        return not self.rotary
+    def ffn_dim(self) -> int:
+        return self.blocks[0].ffn_dim
 
     @property
-    def head_dim(self) -> int:
-        return self.d_model // self.num_heads
+    def attention(self) -> AttentionSpec:
+        """Returns the attention of the first layer; all layers have equal heads."""
+        attention = self.blocks[0].mixer
+        assert attention is not None
+        return attention
+
+    @property
+    def num_heads(self) -> int:
+        return self.attention.heads
 
     @property
     def max_tokens(self) -> int:

@@ -5,7 +5,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from model.config import EmbeddingConfig, TextEncoderConfig
+from model.config import (
+    Activation,
+    AttentionSpec,
+    BlockSpec,
+    EmbeddingConfig,
+    NormSpec,
+    TextEncoderConfig,
+)
 from model.encoding.embedding import EmbeddingJob, EmbeddingModel
 from model.quantization.asymmetric import quantize
 
@@ -22,6 +29,23 @@ WIDE: dict[str, Any] = {"d_model": 64, "num_heads": 4, "ffn_dim": 128}
 """Sizes that native code can serve."""
 
 
+def text_config(
+    d_model: int,
+    num_heads: int,
+    ffn_dim: int,
+    layers: int,
+    vocab_size: int,
+    max_positions: int,
+    relative_buckets: int = 0,
+    activation: Activation = Activation.GELU,
+    **others: Any,
+) -> TextEncoderConfig:
+    """Returns an encoder with the layers of BERT, or of MPNet if it has buckets."""
+    mixer = AttentionSpec.of_width(d_model, num_heads, buckets=relative_buckets)
+    block = BlockSpec(d_model, ffn_dim, mixer, activation=activation, norm=NormSpec(1e-12))
+    return TextEncoderConfig((block,) * layers, vocab_size, max_positions, **others)
+
+
 def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingModel:
     """Makes a model with the given sizes, and those of SIZES for the others.
 
@@ -29,7 +53,7 @@ def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingMo
         head: Options of the config, other than the encoder.
         changes: Options of the encoder's config.
     """
-    encoder = TextEncoderConfig(**SIZES | changes)
+    encoder = text_config(**SIZES | changes)
     model = EmbeddingModel(EmbeddingConfig(encoder, **{"max_tokens": 64, **(head or {})})).eval()
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():

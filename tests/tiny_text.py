@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from model.architectures.text_encoder import TextEncoder
 from model.checkpoints.families.text_encoders import FAMILIES, read_config
-from model.checkpoints.names import name_pairs
+from model.checkpoints.names import Source, name_pairs
 
 WORDS = "[PAD] [CLS] [SEP] [UNK] un ##believ ##able hello world a b c . query :".split()
 OPTIONS: dict[str, Any] = {
@@ -42,10 +42,11 @@ def tensors(options: dict[str, Any], seed: int = 3) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     encoder = TextEncoder(config)
     shapes = {name: p.shape for name, p in encoder.named_parameters()}
-    return {
-        tensor: torch.randn(shapes[parameter], generator=generator) * 0.3
-        for parameter, tensor in name_pairs(FAMILIES[options["model_type"]], encoder)
-    }
+    parts: dict[str, list[torch.Tensor]] = {}
+    for parameter, source in name_pairs(FAMILIES[options["model_type"]], encoder):
+        values = torch.randn(shapes[parameter], generator=generator) * 0.3
+        parts.setdefault(Source.of(source).tensor, []).append(values)
+    return {tensor: torch.cat(each) for tensor, each in parts.items()}
 
 
 def tokenizer() -> Tokenizer:

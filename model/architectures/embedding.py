@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import ModelConfig, Sinusoids, TextEncoderConfig
+from model.layers.attention import new_norm
 from model.layers.row_kernels import PLAIN, RowKernels, scaled
-from model.layers.sublayers import new_norm
 from model.quantization.int8 import Int8Matrix, QuantizedMatrix
 
 
@@ -117,22 +117,23 @@ def sinusoid_table(length: int, d_model: int, convention: Sinusoids) -> Tensor:
 
 
 class TextEmbedding(nn.Module):
-    """Adds the vectors of the token, its position and token type 0, and applies layer norm.
+    """Adds the vectors of the token, its position and token type 0, and applies a norm.
 
-    With rotary positions there are no vectors of positions.
+    Some encoders have no vectors of positions or of types, or no norm here.
     """
 
     def __init__(self, config: TextEncoderConfig) -> None:
         super().__init__()
+        width, spec = config.d_model, config.blocks[0].norm
 
         def table(rows: int) -> nn.Parameter | None:
-            return nn.Parameter(torch.empty(rows, config.d_model)) if rows else None
+            return nn.Parameter(torch.empty(rows, width)) if rows else None
 
-        self.tokens = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
-        self.positions = table(0 if config.rotary else config.max_positions)
+        self.tokens = nn.Parameter(torch.empty(config.vocab_size, width))
+        self.positions = table(config.max_positions if config.has_positions else 0)
         self.types = table(config.token_types)
-        self.norm = new_norm(config)
-        self.position_offset = config.position_offset
+        self.norm = new_norm(width, spec) if config.norms_embedding else nn.Identity()
+        self.position_offset, self.scale = config.position_offset, config.embedding_scale
 
     @property
     def device(self) -> torch.device:
@@ -144,6 +145,8 @@ class TextEmbedding(nn.Module):
         The positions (B, S) are counted from 0 in each text. The token's vector includes type 0.
         """
         x = F.embedding(tokens, self.tokens)
+        if self.scale != 1.0:
+            x = x * self.scale
         if self.types is not None:
             x = x + self.types[0]
         if self.positions is None:

@@ -1,4 +1,4 @@
-"""Implements the layers of encoders, of translation models and of text encoders."""
+"""Defines a stack of layers: the encoder of a translation model, or a text encoder."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -7,47 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from model.architectures.embedding import Embedding, TextEmbedding
-from model.config import LayerConfig
-from model.layers.attention import Heads, MultiHeadAttention
-from model.layers.sublayers import FeedForward, GatedFeedForward, Residual
-
-
-class FeedForwardEnd(nn.Module):
-    """The end of a layer: its feed-forward sublayer."""
-
-    feed_forward: FeedForward | GatedFeedForward
-    feed_forward_residual: Residual
-
-    def run_feed_forward(self, x: Tensor) -> Tensor:
-        """Returns the output (B, T, D) of the feed-forward sublayer, not yet added to x."""
-        y: Tensor = self.feed_forward(self.feed_forward_residual.before(x))
-        return y
-
-    def add_feed_forward(self, x: Tensor) -> Tensor:
-        """Returns x (B, T, D) after the feed-forward sublayer."""
-        return self.feed_forward_residual.after(x, self.run_feed_forward(x))
-
-
-class EncoderLayer(FeedForwardEnd):
-    """An encoder layer, which is computed in three parts, with one method for each part."""
-
-    def __init__(self, config: LayerConfig) -> None:
-        super().__init__()
-        self.self_attention = MultiHeadAttention(
-            config.d_model, config.num_heads, config.has_biases
-        )
-        self.self_residual = Residual(config)
-        self.feed_forward = FeedForward(config)
-        self.feed_forward_residual = Residual(config)
-
-    def project(self, x: Tensor, positions: Tensor) -> Heads:
-        """Returns queries, keys and values for x (B, S, D) at positions (B, S) in the texts."""
-        inner = self.self_residual.before(x)
-        return self.self_attention.project(inner, self.self_residual.key_value_input(x, inner))
-
-    def add_attention(self, x: Tensor, heads: Tensor) -> Tensor:
-        """Returns x (B, S, D) after self-attention, given weighted values (B, H, S, K)."""
-        return self.self_residual.after(x, self.self_attention.merge(heads))
+from model.layers.block import Block
 
 
 class EncoderStack(nn.Module):
@@ -65,12 +25,12 @@ class EncoderStack(nn.Module):
         return self.embedding.device
 
     @property
-    def encoder_layers(self) -> list[EncoderLayer]:
-        return cast("list[EncoderLayer]", list(self.layers))
+    def blocks(self) -> list[Block]:
+        return cast("list[Block]", list(self.layers))
 
     def biases(self, length: int) -> Sequence[Tensor | None]:
-        """Returns the bias of each layer for S tokens; None for a layer without a bias.
+        """Returns the bias by distance of each layer (`model.layers.positions`), or None.
 
-        The shape of a bias is (1, H, S, S), or (1, 1, S, S) if all heads share it.
+        The tables are for texts of up to `length` tokens.
         """
         return [None] * len(self.layers)

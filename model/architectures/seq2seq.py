@@ -7,11 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.architectures.embedding import Embedding, start_token
-from model.architectures.encoder import EncoderLayer, EncoderStack, FeedForwardEnd
-from model.config import DecoderKind, ModelConfig
+from model.architectures.encoder import EncoderStack
+from model.config import ModelConfig
 from model.layers.attention import MultiHeadAttention
-from model.layers.cache import DecoderState, LayerState
-from model.layers.sublayers import SSRU, FeedForward, Residual, final_norm, join
+from model.layers.block import Block
+from model.layers.cache import DecoderState
+from model.layers.sublayers import final_norm
 from model.precision import Precision
 from model.quantization.int8 import Int8Linear, QuantizedMatrix
 
@@ -22,60 +23,9 @@ class Encoder(EncoderStack):
     def __init__(self, config: ModelConfig, embedding: Embedding) -> None:
         super().__init__()
         self.embedding: Embedding = embedding
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.norm = final_norm(config)
-
-
-class DecoderLayer(FeedForwardEnd):
-    """A decoder layer: token mixer (SSRU or self-attention), cross-attention, feed-forward."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.token_mixer: SSRU | MultiHeadAttention = (
-            SSRU(config.d_model)
-            if config.decoder is DecoderKind.SSRU
-            else MultiHeadAttention(config.d_model, config.num_heads)
-        )
-        self.token_mixer_residual = Residual(config)
-        self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.cross_residual = Residual(config)
-        self.feed_forward = FeedForward(config)
-        self.feed_forward_residual = Residual(config)
-
-    def forward(
-        self, x: Tensor, inner: Tensor, state: LayerState, next_norm: nn.Module
-    ) -> tuple[Tensor, Tensor]:
-        """Computes the layer for T new tokens of each row, and updates `state`.
-
-        The state gets the keys and values of the tokens, or the new cell of an SSRU.
-
-        Args:
-            x: The residual stream (B, T, D).
-            inner: Input of the token mixer (B, T, D): x, or its layer norm in a pre-norm stack.
-            state: State of this layer.
-            next_norm: First layer norm of the next layer, or the decoder's final layer norm.
-
-        Returns:
-            The new residual stream (B, T, D), and the input (B, T, D) of the next layer. In a
-            pre-norm stack, this input is the stream after `next_norm`, and else the stream itself.
-        """
-        kernels, cross, last = state.kernels, self.cross_residual, self.feed_forward_residual
-        y = self._mix_tokens(x, inner, state)
-        x, inner = join(x, y, self.token_mixer_residual, cross.norm, kernels)
-        query = self.cross_attention.project_query(inner)
-        y = self.cross_attention((query, state.memory_key, state.memory_value), state.memory_bias)
-        x, inner = join(x, y, cross, last.norm, kernels)
-        return join(x, self.feed_forward(inner), last, next_norm, kernels)
-
-    def _mix_tokens(self, x: Tensor, inner: Tensor, state: LayerState) -> Tensor:
-        if isinstance(self.token_mixer, SSRU):
-            mixed: Tensor = self.token_mixer(inner, state.cell, state.kernels)
-            return mixed
-        attended = self.token_mixer_residual.key_value_input(x, inner)
-        query, key, value = self.token_mixer.project(inner, attended)
-        bias = state.append(key, value)
-        y: Tensor = self.token_mixer((query, state.self_key, state.self_value), bias)
-        return y
+        spec = config.encoder_block
+        self.layers = nn.ModuleList(Block(spec) for _ in range(config.encoder_layers))
+        self.norm = final_norm(spec)
 
 
 class Decoder(nn.Module):
@@ -84,8 +34,9 @@ class Decoder(nn.Module):
     def __init__(self, config: ModelConfig, embedding: Embedding) -> None:
         super().__init__()
         self.embedding = embedding
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        self.norm = final_norm(config)
+        spec = config.decoder_block
+        self.layers = nn.ModuleList(Block(spec) for _ in range(config.decoder_layers))
+        self.norm = final_norm(spec)
         if config.has_output_bias:
             self.output_bias = nn.Parameter(torch.zeros(config.target_vocab_size))
         else:  # a buffer and not a parameter, because no tensor of the checkpoint fills the bias
@@ -100,8 +51,8 @@ class Decoder(nn.Module):
         )
 
     @property
-    def decoder_layers(self) -> list[DecoderLayer]:
-        return cast("list[DecoderLayer]", list(self.layers))
+    def blocks(self) -> list[Block]:
+        return cast("list[Block]", list(self.layers))
 
     @property
     def output_weight(self) -> Tensor:
@@ -153,7 +104,7 @@ class Decoder(nn.Module):
 
     def project_cross_kv(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Returns each layer's cross-attention keys and values (B, H, S, K) of memory (B, S, D)."""
-        return [layer.cross_attention.project_key_value(memory) for layer in self.decoder_layers]
+        return [layer.cross_attention.project_key_value(memory) for layer in self.blocks]
 
     def forward(self, tokens: Tensor, state: DecoderState, max_position: int) -> Tensor:
         """Returns hidden states (B, T, D) of T new tokens (B, T) of each row; updates `state`.
@@ -162,10 +113,10 @@ class Decoder(nn.Module):
         """
         kernels = state.layers[0].kernels
         x = self.embedding(tokens, state.positions, max_position, kernels)  # (B, T, D)
-        first, *later = [layer.token_mixer_residual for layer in self.decoder_layers]
+        first, *later = [layer.mixer_residual for layer in self.blocks]
         inner = first.before(x)
         norms = [*(residual.norm for residual in later), self.norm]
-        for layer, layer_state, norm in zip(self.decoder_layers, state.layers, norms, strict=True):
+        for layer, layer_state, norm in zip(self.blocks, state.layers, norms, strict=True):
             x, inner = layer(x, inner, layer_state, norm)
         return inner
 

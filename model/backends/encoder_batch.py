@@ -19,6 +19,7 @@ from model.backends.cuda.staging import upload
 from model.inspection.captures.capture import LayerRest, ProjectedHeads, Slices
 from model.inspection.query import AttentionKind, Knockout, SiteKnockout
 from model.layers.attention import Heads, attention, attention_weights, mask_bias
+from model.layers.positions import bias_rows
 
 Observe = Callable[[int], Slices[None]]
 """Observes the queries, keys and values of a layer, given the number of the layer."""
@@ -157,7 +158,7 @@ class PackedBatch(EncoderBatch):
     ) -> None:
         self.encoder = encoder
         self.knockouts = knockouts
-        self.layers = encoder.encoder_layers
+        self.layers = encoder.blocks
         self.num_layers = len(self.layers)
         self.lengths = [len(ids) for ids in sequences]
         padding = -sum(self.lengths) % TOKEN_MULTIPLE
@@ -170,7 +171,7 @@ class PackedBatch(EncoderBatch):
             self.tokens, self.positions, longest - 1
         ).embedded  # (1, N, D)
         self.biases = encoder.biases(longest)
-        self.bias: Tensor | None = None  # of the current layer
+        self.bias: Tensor | None = None  # by distance, of the current layer
         self.heads: Heads  # of the current layer
 
     def project(self, layer: int, first: int, count: int) -> None:
@@ -206,15 +207,15 @@ class PackedBatch(EncoderBatch):
 
     def projected(self, layer: int) -> Iterator[ProjectedHeads]:
         """Yields queries, keys and values of each segment in `layer`, the layer computed last."""
-        module = self.layers[layer].self_attention
-        rest = LayerRest.of_layer(self.layers[layer].self_residual, self.layers[layer])
+        module = self.layers[layer].attention
+        rest = LayerRest.of_layer(self.layers[layer].mixer_residual, self.layers[layer])
         parts = [torch.split(heads[0], self.segments, dim=1) for heads in self.heads]
         streams = torch.split(self.x[0], self.segments)
         for query, key, value, stream in zip(*parts, streams, strict=True):
             length = query.shape[1]
             bias = None
             if self.bias is not None:
-                bias = self.bias[0, :, :length, :length].expand(len(query), length, length)
+                bias = bias_rows(self.bias, 0, length, length)[0].expand(len(query), -1, -1)
             yield ProjectedHeads(query, key, value, bias, module, stream, rest)
 
     def _attended(self, layer: int, first: int, end: int) -> Iterator[Tensor]:
@@ -233,17 +234,18 @@ class PackedBatch(EncoderBatch):
 
     def _attend_group(self, group: Group) -> Tensor:
         query, key, value = (unpack(heads, group) for heads in self.heads)
-        bias = None if self.bias is None else self.bias[..., : group.length, : group.length]
+        length = group.length
+        bias = None if self.bias is None else bias_rows(self.bias, 0, length, length)
         return pack(attention(query, key, value, bias))
 
     def _attend_rows(
         self, start: int, length: int, begin: int, stop: int, off: SiteKnockout | None
     ) -> Tensor:
         query, key, value = self.heads
-        text, rows = slice(start, start + length), slice(begin - start, stop - start)
-        bias = None if self.bias is None else self.bias[..., rows, :length]
+        text, first, end = slice(start, start + length), begin - start, stop - start
+        bias = None if self.bias is None else bias_rows(self.bias, first, end, length)
         heads = query[:, :, begin:stop], key[:, :, text], value[:, :, text]
-        return attend_without(off, *heads, bias, rows.start)
+        return attend_without(off, *heads, bias, first)
 
 
 def packed_tokens(
@@ -362,7 +364,7 @@ class PaddedBatch(EncoderBatch):
     ) -> None:
         self.encoder = encoder
         self.lengths = [*lengths]
-        self.layers = encoder.encoder_layers
+        self.layers = encoder.blocks
         self.num_layers = len(self.layers)
         self.num_tokens = source.numel()
         length = source.shape[1]
@@ -371,9 +373,12 @@ class PaddedBatch(EncoderBatch):
         self.positions = positions.expand_as(source)  # (B, S)
         self.x = encoder.embedding.parts(source, self.positions, length - 1).embedded  # (B, S, D)
         masked = mask_bias(mask, self.x.dtype)[:, None, None, :]  # (B, 1, 1, S)
-        biases = encoder.biases(length)  # most layers share one bias
-        sums = {id(bias): masked if bias is None else bias + masked for bias in biases}
-        self.biases = [sums[id(bias)] for bias in biases]
+        tables = encoder.biases(length)  # most layers share one
+        sums = {
+            id(table): masked if table is None else bias_rows(table, 0, length, length) + masked
+            for table in tables
+        }
+        self.biases = [sums[id(table)] for table in tables]
         self.heads: Heads
 
     def project(self, layer: int, first: int, count: int) -> None:

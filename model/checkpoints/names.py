@@ -1,7 +1,12 @@
-"""Fills the parameters of a model with the tensors that a name table assigns to them."""
+"""Fills the parameters of a model with the tensors that a name table assigns to them.
+
+A name table maps parameters to tensors. `tensor[1/3]` is the second of three equal parts of a
+tensor, and `tensor+1` is the tensor plus 1.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,12 +15,38 @@ from numpy.typing import NDArray
 from torch import nn
 
 from model.architectures.text_encoder import TextEncoder
-from model.checkpoints.families.text_encoders import Family
+from model.checkpoints.families.encoder_family import Family
 from model.checkpoints.formats.tensors import Arrays
 from model.errors import WeightMismatchError
 
 # Maps the names of a layer norm's two vectors in BERT's oldest files to their names in newer files.
 OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+
+
+SOURCE = re.compile(r"(?P<tensor>[^\[+]+)(\[(?P<part>\d)/(?P<parts>\d)\])?(?P<one>\+1)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A tensor of a file, and what becomes of it in a parameter."""
+
+    tensor: str
+    part: int = 0
+    parts: int = 1
+    adds_one: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> "Source":
+        found = SOURCE.fullmatch(text)
+        assert found is not None
+        part, parts = int(found["part"] or 0), int(found["parts"] or 1)
+        return cls(found["tensor"], part, parts, found["one"] is not None)
+
+    def take(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Returns the parameter's values; a tensor without equal parts is returned whole."""
+        if self.parts > 1 and array.ndim and len(array) % self.parts == 0:
+            array = np.split(np.asarray(array), self.parts)[self.part]
+        return array + 1 if self.adds_one else array
 
 
 def expand(names: Mapping[str, str], layers: int = 1, first: int = 0) -> list[tuple[str, str]]:
@@ -44,18 +75,20 @@ def fill(
     without a partner, or of other shapes, raise a WeightMismatchError that lists all of them.
     """
     parameters = dict(module.named_parameters())
-    wanted = dict(pairs)
-    missing = [t for t in wanted.values() if t not in arrays]
+    wanted = {parameter: Source.of(text) for parameter, text in pairs}
+    tensors = dict.fromkeys(source.tensor for source in wanted.values())
+    missing = [t for t in tensors if t not in arrays]
     missing += [p for p in parameters if p not in wanted]
-    unexpected = [t for t in arrays if t not in wanted.values() and not ignored.search(t)]
+    unexpected = [t for t in arrays if t not in tensors and not ignored.search(t)]
     shapes = []
-    for parameter, tensor in wanted.items():
+    for parameter, source in wanted.items():
+        tensor = source.tensor
         if tensor not in arrays:
             continue
         if parameter not in parameters:
             unexpected.append(f"{tensor} for {parameter}")
             continue
-        array, place = arrays[tensor], parameters[parameter]
+        array, place = source.take(arrays[tensor]), parameters[parameter]
         if array.size != place.numel() or array.squeeze().shape != place.squeeze().shape:
             shapes.append(f"{tensor} {array.shape} for {parameter} {tuple(place.shape)}")
             continue
@@ -77,18 +110,11 @@ def fill_encoder(encoder: TextEncoder, arrays: Arrays, family: Family, name: str
 
 
 def normal_names(arrays: Arrays, family: Family) -> Arrays:
-    """Returns the tensors under the names of the family's table; splits those of several parts."""
+    """Returns the tensors under the names of the family's table."""
     normal: dict[str, Any] = {}
     for tensor, array in arrays.items():
         short = tensor.removeprefix(family.prefix)
         for old, new in OLD_NORMS.items():
             short = short.removesuffix(old) + new if short.endswith(old) else short
-        for whole, parts in family.splits.items():
-            if short.endswith(whole) and len(array) % len(parts) == 0:
-                start = short.removesuffix(whole)
-                names = [start + part for part in parts]
-                normal |= dict(zip(names, np.split(np.asarray(array), len(parts)), strict=True))
-                break
-        else:
-            normal[short] = array
+        normal[short] = array
     return normal

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from model.architectures.embedding import Embedding
-from model.architectures.seq2seq import DecoderLayer, EncoderDecoder
+from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import AnyShortlist, Ids
 from model.backends.base import ForcedDecoder
 from model.backends.encoder_batch import TOKEN_MULTIPLE, attend_without, packed_tokens
@@ -36,6 +36,7 @@ from model.inspection.captures.capture import (
 )
 from model.inspection.query import AttentionJob, AttentionKind, SiteKnockout, check_job
 from model.layers.attention import Heads, MultiHeadAttention, mask_bias
+from model.layers.block import Block
 from model.layers.sublayers import SSRU
 
 
@@ -161,12 +162,11 @@ class TeacherForcedBatch:
         """Runs the decoder over the targets, shifted right by one; returns what `run` returns."""
         decoder = self.model.decoder
         x = self._embed(decoder.embedding)
-        for number, layer in enumerate(decoder.decoder_layers):
+        for number, layer in enumerate(decoder.blocks):
             x = yield from self._mix_tokens(number, layer, x, memory)
             if number == self.last_decoder > self.last[AttentionKind.CROSS]:
                 return []
-            query = layer.cross_attention.project_query(layer.cross_residual.before(x))
-            heads = query, *layer.cross_attention.project_key_value(memory)
+            heads = layer.project_cross(x, memory)
             site = AttentionSite(AttentionKind.CROSS, number)
             rests = [LayerRest.of_layer(layer.cross_residual, layer)] * len(self.captured)
             y = yield from self._attend(site, layer.cross_attention, heads, x, rests)
@@ -188,8 +188,8 @@ class TeacherForcedBatch:
     def _embed(self, embedding: Embedding) -> Tensor:
         sequences = [self._inputs(each.job) for each in self.captured]
         longest = max(map(len, sequences)) - 1
-        ids, places = packed_tokens(sequences, self.padding, self.model.device)
-        parts = embedding.parts(ids, places, longest)
+        ids, self.positions = packed_tokens(sequences, self.padding, self.model.device)
+        parts = embedding.parts(ids, self.positions, longest)
         for each, own in zip(self.captured, parts.split(self.targets), strict=True):
             each.show_embedding(AttentionKind.DECODER, own)
         return parts.embedded
@@ -236,30 +236,25 @@ class TeacherForcedBatch:
             attended.append(attend_without(off, query[:, :, rows], key, value, chosen, first))
         return attended
 
-    def _mix_tokens(
-        self, number: int, layer: DecoderLayer, x: Tensor, memory: Tensor
-    ) -> Slices[Tensor]:
-        residual, token_mixer = layer.token_mixer_residual, layer.token_mixer
-        if isinstance(token_mixer, SSRU):
-            y = yield from self._run_cells(token_mixer, residual.before(x))
+    def _mix_tokens(self, number: int, layer: Block, x: Tensor, memory: Tensor) -> Slices[Tensor]:
+        residual = layer.mixer_residual
+        if isinstance(layer.mixer, SSRU):
+            y = yield from self._run_cells(layer.mixer, residual.before(x))
             return residual.after(x, y)
         site = AttentionSite(AttentionKind.DECODER, number)
-        inner = residual.before(x)
-        query = token_mixer.project_query(inner)
-        key, value = token_mixer.project_key_value(residual.key_value_input(x, inner))
         memories = torch.split(memory[:, : sum(self.sources)], self.sources, dim=1)
         rests = [self._rest_after_self(layer, each) for each in memories]
-        y = yield from self._attend(site, token_mixer, (query, key, value), x, rests)
+        heads = layer.project(x, self.positions)
+        y = yield from self._attend(site, layer.mixer, heads, x, rests)
         return residual.after(x, y)
 
-    def _rest_after_self(self, layer: DecoderLayer, memory: Tensor) -> LayerRest:
+    def _rest_after_self(self, layer: Block, memory: Tensor) -> LayerRest:
         def finish(x: Tensor) -> Tensor:
-            query = layer.cross_attention.project_query(layer.cross_residual.before(x[None]))
-            heads = query, *layer.cross_attention.project_key_value(memory)
+            heads = layer.project_cross(x[None], memory)
             y = layer.cross_residual.after(x[None], layer.cross_attention(heads, None))
             return layer.add_feed_forward(y)[0]
 
-        return LayerRest(layer.token_mixer_residual, None, finish)
+        return LayerRest(layer.mixer_residual, None, finish)
 
     def _run_cells(self, ssru: SSRU, x: Tensor) -> Slices[Tensor]:
         """Runs an SSRU over x (1, N, D), one position of all sentences at a time."""

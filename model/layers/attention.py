@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model.config import AttentionSpec, NormSpec
+from model.layers.positions import Rotations, rotate, rotations
 from model.layers.row_kernels import KeyValue, RowKernels
 
 Heads = tuple[Tensor, Tensor, Tensor]
@@ -70,19 +72,27 @@ def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None = None) ->
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention; each of the H heads uses a contiguous slice of the D dimensions.
+    """Multi-head attention; each of the H heads has a contiguous slice of K dimensions.
 
     Keys and values are projected by a separate method, because a decoder projects the encoder
-    output of a sentence only once. The decoder then caches the keys and values.
+    output of a sentence only once. The decoder then caches the keys and values. If several heads
+    share keys and values, these are repeated, so that all tensors have H heads.
     """
 
-    def __init__(self, d_model: int, num_heads: int, has_bias: bool = True) -> None:
+    def __init__(self, d_model: int, spec: AttentionSpec) -> None:
         super().__init__()
-        self.num_heads = num_heads
-        self.query = nn.Linear(d_model, d_model, bias=has_bias)
-        self.key = nn.Linear(d_model, d_model, bias=has_bias)
-        self.value = nn.Linear(d_model, d_model, bias=has_bias)
-        self.out = nn.Linear(d_model, d_model, bias=has_bias)
+        self.num_heads, self.rope = spec.heads, spec.rope
+        self.repeats = spec.heads // spec.kv_heads
+        width, kv_width = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
+        self.head_dim, self.widths = spec.head_dim, [width, kv_width, kv_width]
+        # `attention` divides scores by sqrt(K). Another scale is a factor of the queries.
+        self.factor = 1.0 if spec.scale is None else spec.scale * spec.head_dim**0.5
+        self.query = nn.Linear(d_model, width, bias=spec.has_bias)
+        self.key = nn.Linear(d_model, kv_width, bias=spec.has_bias)
+        self.value = nn.Linear(d_model, kv_width, bias=spec.has_bias)
+        self.out = nn.Linear(width, d_model, bias=spec.has_bias)
+        self.query_norm = None if spec.qk_norm is None else new_norm(spec.head_dim, spec.qk_norm)
+        self.key_norm = None if spec.qk_norm is None else new_norm(spec.head_dim, spec.qk_norm)
         self.fused: tuple[Tensor, Tensor | None] | None = None
         self.rounds_to_half = False
 
@@ -95,36 +105,62 @@ class MultiHeadAttention(nn.Module):
             return
         linears = [self.query, self.key, self.value]
         weight = torch.cat([linear.weight.detach() for linear in linears])
-        for linear, part in zip(linears, weight.chunk(3), strict=True):
+        for linear, part in zip(linears, torch.split(weight, self.widths), strict=True):
             linear.weight.data = part
         biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
         self.fused = weight, torch.cat(biases) if biases else None
 
-    def project(self, x: Tensor, memory: Tensor) -> Heads:
-        """Returns the queries for x (B, T, D), and keys and values for `memory` (B, S, D)."""
+    def project(self, x: Tensor, memory: Tensor, positions: Tensor | None = None) -> Heads:
+        """Returns the queries for x (B, T, D), and keys and values for `memory` (B, S, D).
+
+        With rotary positions, x and memory are the same tokens, at `positions` (B, T).
+        """
+        turn = None
+        if self.rope is not None and positions is not None:
+            turn = rotations(positions, self.head_dim, self.rope)
         if self.fused is None or memory is not x:
-            return (self.project_query(x), *self.project_key_value(memory))
-        query, key, value = F.linear(x, *self.fused).chunk(3, dim=-1)
-        return self._split(query), self._split(key), self._split(value)
+            return (self.project_query(x, turn), *self.project_key_value(memory, turn))
+        query, key, value = torch.split(F.linear(x, *self.fused), self.widths, dim=-1)
+        return (self._queries(query, turn), *self._keys_and_values(key, value, turn))
 
-    def project_query(self, x: Tensor) -> Tensor:
-        return self._split(self.query(x))
+    def project_query(self, x: Tensor, turn: Rotations | None = None) -> Tensor:
+        return self._queries(self.query(x), turn)
 
-    def project_key_value(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def project_key_value(
+        self, memory: Tensor, turn: Rotations | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Returns keys and values, each (B, H, S, K), for the attended memory (B, S, D).
 
         The decoder of an int8 model rounds them to half precision, as native code stores them so.
         """
         if self.fused is None:
-            key, value = self._split(self.key(memory)), self._split(self.value(memory))
+            key, value = self._keys_and_values(self.key(memory), self.value(memory), turn)
             if self.rounds_to_half:
                 key, value = round_to_half(key), round_to_half(value)
             return key, value
         weight, bias = self.fused
-        width = weight.shape[1]
+        width = self.widths[0]
         parts = F.linear(memory, weight[width:], None if bias is None else bias[width:])
         key, value = parts.chunk(2, dim=-1)
-        return self._split(key), self._split(value)
+        return self._keys_and_values(key, value, turn)
+
+    def _queries(self, projected: Tensor, turn: Rotations | None) -> Tensor:
+        query = self._split(projected)
+        if self.query_norm is not None:
+            query = self.query_norm(query)
+        query = rotate(query, turn)
+        return query if self.factor == 1.0 else query * self.factor
+
+    def _keys_and_values(
+        self, key: Tensor, value: Tensor, turn: Rotations | None
+    ) -> tuple[Tensor, Tensor]:
+        key, value = self._split(key), self._split(value)
+        if self.key_norm is not None:
+            key = self.key_norm(key)
+        key = rotate(key, turn)
+        if self.repeats > 1:
+            key, value = (each.repeat_interleave(self.repeats, dim=1) for each in (key, value))
+        return key, value
 
     def forward(self, heads: Heads, bias: Bias | None) -> Tensor:
         """Returns the output (B, T, D) for queries, keys and values."""
@@ -136,7 +172,13 @@ class MultiHeadAttention(nn.Module):
         return y
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)  # (B, H, T, K)
+        return x.view(*x.shape[:-1], -1, self.head_dim).transpose(1, 2)  # (B, H, T, K)
+
+
+def new_norm(width: int, spec: NormSpec) -> nn.LayerNorm | nn.RMSNorm:
+    if spec.is_rms:
+        return nn.RMSNorm(width, eps=spec.eps)
+    return nn.LayerNorm(width, eps=spec.eps, bias=spec.has_bias)
 
 
 def round_to_half(x: Tensor) -> Tensor:

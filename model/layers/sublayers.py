@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.config import Activation, LayerConfig, NormPosition
+from model.config import Activation, BlockSpec, NormPosition
+from model.layers.attention import new_norm
 from model.layers.row_kernels import RowKernels, next_output
 
 GELU_SLOPE = 1.702
@@ -28,51 +29,43 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """The feed-forward sublayer: fc2(activation(fc1(x)))."""
+    """The feed-forward sublayer: fc2(activation(fc1(x))), or fc2(activation(fc1(x)) * gate(x)).
 
-    def __init__(self, config: LayerConfig) -> None:
+    Source: Shazeer 2020, "GLU Variants Improve Transformer", equation 6.
+    """
+
+    def __init__(self, spec: BlockSpec) -> None:
         super().__init__()
-        self.fc1 = nn.Linear(config.d_model, config.ffn_dim)
-        self.fc2 = nn.Linear(config.ffn_dim, config.d_model)
-        self.activation = ACTIVATIONS[config.activation]
+        inner, outer = spec.ffn_biases
+        self.fc1 = nn.Linear(spec.d_model, spec.ffn_dim, bias=inner)
+        self.gate = nn.Linear(spec.d_model, spec.ffn_dim, bias=inner) if spec.has_gate else None
+        self.fc2 = nn.Linear(spec.ffn_dim, spec.d_model, bias=outer)
+        self.activation = ACTIVATIONS[spec.activation]
+        self.is_joined = spec.activation is Activation.RELU and inner and not spec.has_gate
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda and self.activation is F.relu:  # one kernel computes product, bias and relu
+        if x.is_cuda and self.is_joined:  # one kernel computes product, bias and relu
             weight = self.fc1.weight.t()
             flat: Tensor = torch._addmm_activation(self.fc1.bias, x.flatten(0, -2), weight)
             hidden = flat.view(*x.shape[:-1], -1)
         else:
             hidden = self.activation(self.fc1(x))  # (B, T, F)
+        if self.gate is not None:
+            hidden = hidden * self.gate(x)
         y: Tensor = self.fc2(hidden)
         return y
 
 
-class GatedFeedForward(nn.Module):
-    """The feed-forward sublayer fc2(activation(fc1(x)) * gate(x)), without biases.
-
-    Source: Shazeer 2020, "GLU Variants Improve Transformer", equation 6.
-    """
-
-    def __init__(self, config: LayerConfig) -> None:
-        super().__init__()
-        self.fc1 = nn.Linear(config.d_model, config.ffn_dim, bias=False)
-        self.gate = nn.Linear(config.d_model, config.ffn_dim, bias=False)
-        self.fc2 = nn.Linear(config.ffn_dim, config.d_model, bias=False)
-        self.activation = ACTIVATIONS[config.activation]
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.fc2(self.activation(self.fc1(x)) * self.gate(x))
-        return y
-
-
 class Residual(nn.Module):
-    """The residual sum around a sublayer, with layer norm before the sublayer or after the sum."""
+    """The residual sum around a sublayer, and its norms, where `NormPosition` says."""
 
-    def __init__(self, config: LayerConfig) -> None:
+    def __init__(self, spec: BlockSpec, has_norm: bool = True) -> None:
         super().__init__()
-        self.norm = new_norm(config)
-        self.is_pre = config.norm is NormPosition.PRE
-        self.norms_keys = config.norms_keys
+        self.norm: nn.Module = new_norm(spec.d_model, spec.norm) if has_norm else nn.Identity()
+        self.is_pre = spec.norm_position is not NormPosition.POST
+        self.norms_keys = spec.norms_keys
+        is_both = spec.norm_position is NormPosition.BOTH
+        self.output_norm = new_norm(spec.d_model, spec.norm) if is_both else None
 
     def before(self, x: Tensor) -> Tensor:
         """Returns the input of the sublayer for the residual stream x."""
@@ -91,6 +84,8 @@ class Residual(nn.Module):
 
     def after(self, x: Tensor, y: Tensor) -> Tensor:
         """Returns the new residual stream for the stream x and the sublayer output y."""
+        if self.output_norm is not None:
+            y = self.output_norm(y)
         z: Tensor = x + y if self.is_pre else self.norm(x + y)
         return z
 
@@ -102,17 +97,17 @@ def join(
 
     `ended` belongs to this sublayer. `next_norm` has no effect in a post-norm stack.
     """
+    if ended.output_norm is not None:
+        y = ended.output_norm(y)
     total, normed = kernels.add_norm(x, y, next_norm if ended.is_pre else ended.norm)
     return (total, normed) if ended.is_pre else (normed, normed)
 
 
-def new_norm(config: LayerConfig) -> nn.LayerNorm:
-    return nn.LayerNorm(config.d_model, eps=config.layer_norm_eps, bias=config.has_biases)
-
-
-def final_norm(config: LayerConfig) -> nn.Module:
-    """Returns the layer norm on top of a pre-norm stack, or the identity for a post-norm stack."""
-    return nn.Identity() if config.norm is NormPosition.POST else new_norm(config)
+def final_norm(spec: BlockSpec) -> nn.Module:
+    """Returns the norm on top of a pre-norm stack, or the identity for a post-norm stack."""
+    if spec.norm_position is NormPosition.POST:
+        return nn.Identity()
+    return new_norm(spec.d_model, spec.norm)
 
 
 class SSRU(nn.Module):

@@ -24,7 +24,8 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from model.checkpoints.families.text_encoders import ACTIVATIONS, family_of, read_config
+from model.checkpoints.families.encoder_family import ACTIVATIONS
+from model.checkpoints.families.text_encoders import family_of, read_config
 from model.checkpoints.formats.files import find_weights, read_options
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.names import fill_encoder

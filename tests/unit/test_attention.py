@@ -3,6 +3,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from model.config import AttentionSpec
 from model.layers.attention import (
     MultiHeadAttention,
     attention,
@@ -49,9 +50,10 @@ def test_fused_and_explicit_attention_agree(queries: int, is_masked: bool) -> No
     assert_close(attention(query, key, value, bias), weights @ value)
 
 
+@pytest.mark.parametrize("kv_heads", [1, 2])
 @pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no bias"])
-def test_fused_projections_are_those_of_three_products(has_bias: bool) -> None:
-    module = MultiHeadAttention(16, 2, has_bias)
+def test_fused_projections_are_those_of_three_products(has_bias: bool, kv_heads: int) -> None:
+    module = MultiHeadAttention(16, AttentionSpec(2, kv_heads, 8, has_bias))
     x, memory = normal(2, 6, 16), normal(2, 5, 16, seed=1)
     with torch.no_grad():
         expected = [*module.project(x, x), *module.project(x, memory)]
@@ -64,7 +66,7 @@ def test_fused_projections_are_those_of_three_products(has_bias: bool) -> None:
 
 
 def test_fused_weights_take_no_second_memory() -> None:
-    module = MultiHeadAttention(16, 2)
+    module = MultiHeadAttention(16, AttentionSpec(2, 2, 8))
     module.fuse()
     assert module.fused is not None
     storage = module.fused[0].untyped_storage().data_ptr()

@@ -10,11 +10,11 @@ import torch
 from torch.testing import assert_close
 
 from model.backends.encoder_batch import EncoderBatch, HiddenTexts, padded_batch, run_layers
-from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling, TextEncoderConfig
+from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, EmbeddingModel, embed, pool
 from model.encoding.sliced_pass import batches
 from model.errors import InputError, UnsupportedModelError
-from tests.text_models import SIZES, jobs, new_model
+from tests.text_models import SIZES, jobs, new_model, text_config
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ CONFIGS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("changes", "message"), CONFIGS)
 def test_config_that_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedModelError, match=message):
-        EmbeddingConfig(TextEncoderConfig(**SIZES), **{"max_tokens": 64, **changes})
+        EmbeddingConfig(text_config(**SIZES), **{"max_tokens": 64, **changes})
 
 
 ENCODERS: list[tuple[dict[str, Any], str]] = [
@@ -205,4 +205,4 @@ ENCODERS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("changes", "message"), ENCODERS)
 def test_encoder_that_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedModelError, match=message):
-        TextEncoderConfig(**SIZES | changes)
+        text_config(**SIZES | changes)

@@ -28,8 +28,8 @@ ENCODER, DECODER, CROSS = AttentionKind
 PAIR = [*range(3, 15), 0], [*range(20, 31), 0]
 QUERY = ProbabilityQuery(top=2)
 MODULES = {
-    ENCODER: ("encoder", "self_attention"),
-    DECODER: ("decoder", "token_mixer"),
+    ENCODER: ("encoder", "mixer"),
+    DECODER: ("decoder", "mixer"),
     CROSS: ("decoder", "cross_attention"),
 }
 

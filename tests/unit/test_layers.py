@@ -26,7 +26,7 @@ def test_positions_reach_as_far_as_a_text_does() -> None:
 
 @pytest.mark.parametrize("activation", list(Activation))
 def test_feed_forward_applies_its_activation(activation: Activation) -> None:
-    layer = FeedForward(tiny_config(activation=activation))
+    layer = FeedForward(tiny_config(activation=activation).encoder_block)
     x = normal(2, 3, 16)
     hidden = layer.fc1(x)
     expected = {

@@ -10,9 +10,9 @@ import torch
 from model.backends.native.library import is_supported
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
-from model.checkpoints.families.text_encoders import FAMILIES, read_config
-from model.checkpoints.names import normal_names
-from model.config import NormPosition, Rotary
+from model.checkpoints.families.text_encoders import read_config
+from model.checkpoints.names import Source
+from model.config import NormPosition
 from model.encoding.embedding import EmbeddingJob, embed
 from model.errors import UnsupportedModelError
 from model.inspection.results import EXCLUDED
@@ -30,21 +30,25 @@ OPTIONS: dict[str, Any] = {
     "max_position_embeddings": 24,
     "local_attention": 4,
 }
-GLOBAL, LOCAL = Rotary(160_000.0), Rotary(10_000.0, 2)
+GLOBAL, LOCAL = (160_000.0, None), (10_000.0, 2)
 
 
-def rotary(**changes: Any) -> tuple[Rotary, ...]:
-    return read_config(OPTIONS | changes, "config.json").rotary
+def rotary(**changes: Any) -> tuple[tuple[float, int | None], ...]:
+    """Returns the base and the window of each layer."""
+    layers = [block.mixer for block in read_config(OPTIONS | changes, "config.json").blocks]
+    return tuple((each.rope.theta, each.window) for each in layers if each and each.rope)
 
 
 def test_layers_are_those_of_the_options() -> None:
     config = read_config(OPTIONS, "config.json")
-    assert config.rotary == (GLOBAL, LOCAL, LOCAL, GLOBAL)
-    assert (config.norm, config.max_tokens) == (NormPosition.PRE, 24)
+    assert rotary() == (GLOBAL, LOCAL, LOCAL, GLOBAL)
+    assert {block.norm_position for block in config.blocks} == {NormPosition.PRE}
+    assert [block.norms_first for block in config.blocks] == [False, True, True, True]
+    assert config.max_tokens == 24
     assert rotary(global_attn_every_n_layers=2) == (GLOBAL, LOCAL, GLOBAL, LOCAL)
     kinds = ["sliding_attention", *["full_attention"] * 3]
     assert rotary(layer_types=kinds) == (LOCAL, GLOBAL, GLOBAL, GLOBAL)
-    assert rotary(local_rope_theta=500)[1] == Rotary(500.0, 2)
+    assert rotary(local_rope_theta=500)[1] == (500.0, 2)
 
 
 def test_bases_of_newer_files_are_read() -> None:
@@ -53,10 +57,10 @@ def test_bases_of_newer_files_are_read() -> None:
         "sliding_attention": {"rope_type": "default", "rope_theta": 3.0},
     }
     found = rotary(rope_parameters=parameters)
-    assert found[:2] == (Rotary(7.0), Rotary(3.0, 2))
+    assert found[:2] == ((7.0, None), (3.0, 2))
     del parameters["full_attention"], parameters["sliding_attention"]["rope_theta"]
-    assert rotary(rope_parameters=parameters, local_rope_theta=5)[:2] == (GLOBAL, Rotary(5.0, 2))
-    assert rotary(local_attention=1)[1] == Rotary(10_000.0, 0)
+    assert rotary(rope_parameters=parameters, local_rope_theta=5)[:2] == (GLOBAL, (5.0, 2))
+    assert rotary(local_attention=1)[1] == (10_000.0, 0)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +83,10 @@ def test_other_options_are_refused(changes: dict[str, Any], message: str) -> Non
 
 def test_products_that_share_a_tensor_are_split() -> None:
     whole = np.arange(12, dtype=np.float32).reshape(6, 2)
-    found = normal_names({"model.layers.0.attn.Wqkv.weight": whole}, FAMILIES["modernbert"])
-    assert [*found] == [f"layers.0.attn.{name}" for name in ("query", "key", "value")]
-    np.testing.assert_array_equal(np.concatenate([*found.values()]), whole)
+    parts = [Source.of(f"Wqkv.weight[{part}/3]") for part in range(3)]
+    assert {each.tensor for each in parts} == {"Wqkv.weight"}
+    np.testing.assert_array_equal(np.concatenate([each.take(whole) for each in parts]), whole)
+    np.testing.assert_array_equal(Source.of("a.weight+1").take(whole), whole + 1)
 
 
 def write_model(folder: Path) -> Path:

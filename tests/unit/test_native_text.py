@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from model.architectures.encoder import EncoderLayer
 from model.backends.encoder_batch import equal_parts
 from model.backends.native.library import LIBRARIES, Library, can_serve
 from model.backends.native.text_runner import KEPT_TOKENS, NativeTextEncoder
@@ -160,19 +160,21 @@ def activated(library: Library, activation: Activation, x: float) -> float:
     taken from it; the ratio of the two sums goes through the norm.
     """
     model = new_model(**WIDE, layers=1, activation=activation)
-    (layer,) = model.encoder.encoder_layers
-    assert isinstance(layer, EncoderLayer)
+    (layer,) = model.encoder.blocks
+    first, last = layer.mixer_residual.norm, layer.feed_forward_residual.norm
+    assert isinstance(first, nn.LayerNorm)
+    assert isinstance(last, nn.LayerNorm)
     with torch.no_grad():
-        layer.self_residual.norm.weight.zero_()
-        layer.self_residual.norm.bias.copy_(torch.tensor([1.0, 1.0, -1.0, -1.0]).repeat(16))
+        first.weight.zero_()
+        first.bias.copy_(torch.tensor([1.0, 1.0, -1.0, -1.0]).repeat(16))
         layer.feed_forward.fc1.weight.zero_()
         layer.feed_forward.fc1.bias.fill_(x)
         layer.feed_forward.fc2.weight.copy_(
             torch.tensor([1.0, -1.0]).repeat(32)[:, None] / WIDE["ffn_dim"]
         )
         layer.feed_forward.fc2.bias.zero_()
-        layer.feed_forward_residual.norm.weight.fill_(1.0)
-        layer.feed_forward_residual.norm.bias.zero_()
+        last.weight.fill_(1.0)
+        last.bias.zero_()
     quantize(model.encoder.layers)
     model.native = NativeTextEncoder(model.encoder, library)
     above, below = embed(model, jobs(1))[0][:2].astype(np.float64)

@@ -70,11 +70,11 @@ def test_output_of_the_last_layer_is_the_memory(family: Family) -> None:
 def test_sums_are_those_of_the_layer(family: Family) -> None:
     """Stream plus sublayer, and layer norm after it only in a post-norm model."""
     model = family.model()
-    layer = model.encoder.encoder_layers[1]
+    layer = model.encoder.blocks[1]
     found = states(model, ENCODER, 1)
     assert found.feed_forward is not None
     sums = found.input + found.attention, found.attended + found.feed_forward
-    norms = layer.self_residual, layer.feed_forward_residual
+    norms = layer.mixer_residual, layer.feed_forward_residual
     for total, residual, result in zip(sums, norms, (found.attended, found.output), strict=True):
         with torch.inference_mode():
             normed = (

@@ -287,7 +287,7 @@ def test_the_result_of_the_steps_is_what_the_layer_adds(family: Family) -> None:
     model, pair = family.model(), PAIRS[6]
     seen: dict[AttentionKind, list[Tensor]] = {ENCODER: [], CROSS: []}
     names = {
-        ENCODER: "encoder.layers.1.self_attention.out",
+        ENCODER: "encoder.layers.1.mixer.out",
         CROSS: "decoder.layers.0.cross_attention.out",
     }
     for kind, name in names.items():

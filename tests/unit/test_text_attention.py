@@ -26,15 +26,17 @@ from model.inspection.query import (
     resolve_trace,
 )
 from model.layers.attention import attention_weights
+from model.layers.positions import bias_rows
 from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_results, text_steps
+from tests.text_models import text_config
 from tests.tiny import pad
 
 ENCODER, DECODER, CROSS = AttentionKind
 LENGTHS = [7, 2, 7, 1, 31, 40]
 CONFIGS = {
-    "bert": TextEncoderConfig(16, 4, 32, 3, 50, 80, token_types=2),
-    "roberta": TextEncoderConfig(16, 2, 32, 2, 50, 80, position_offset=2),
-    "mpnet": TextEncoderConfig(16, 4, 32, 3, 50, 80, relative_buckets=32),
+    "bert": text_config(16, 4, 32, 3, 50, 80, token_types=2),
+    "roberta": text_config(16, 2, 32, 2, 50, 80, position_offset=2),
+    "mpnet": text_config(16, 4, 32, 3, 50, 80, relative_buckets=32),
 }
 
 
@@ -62,9 +64,11 @@ def explicit(encoder: TextEncoder, ids: list[int]) -> tuple[NDArray[np.float32],
     """All weights (L, H, T, T) by the layers' own forward, and what goes into each layer."""
     positions = torch.arange(len(ids))[None]
     x = encoder.embedding.parts(torch.tensor([ids]), positions, len(ids) - 1).embedded
-    bias = None if encoder.relative_bias is None else encoder.relative_bias(len(ids))
+    bias = None
+    if encoder.relative_bias is not None:
+        bias = bias_rows(encoder.relative_bias(len(ids)), 0, len(ids), len(ids))
     states, weights = [], []
-    for layer in encoder.encoder_layers:
+    for layer in encoder.blocks:
         states.append(x[0])
         query, key, value = layer.project(x, positions)
         found = attention_weights(query, key, bias)
@@ -101,8 +105,8 @@ def test_values_norms_are_of_what_each_head_adds(encoder: TextEncoder) -> None:
     ids = texts()[4]
     (found,) = text_maps(encoder, [ids], norm=AttentionNorm.VALUE_NORMS)
     weights, states = explicit(encoder, ids)
-    for number, layer in enumerate(encoder.encoder_layers):
-        module = layer.self_attention
+    for number, layer in enumerate(encoder.blocks):
+        module = layer.attention
         size = 16 // module.num_heads
         values = torch.split(module.value(states[number]).detach(), size, dim=1)
         matrices = torch.split(module.out.weight.detach(), size, dim=1)
@@ -157,7 +161,7 @@ def test_what_cannot_be_computed_is_refused(
 
 
 def test_only_the_encoder_can_be_asked_about() -> None:
-    config = dataclasses.replace(CONFIGS["bert"], layers=6)
+    config = dataclasses.replace(CONFIGS["bert"], blocks=CONFIGS["bert"].blocks * 2)
     assert attention_layers(config) == {ENCODER: 6}
     for kind in (DECODER, CROSS):
         with pytest.raises(AttentionQueryError, match=f"ask for encoder, not {kind}"):

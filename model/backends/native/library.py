@@ -22,7 +22,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from model.config import Activation, LayerConfig, ModelConfig, NormPosition
+from model.config import (
+    Activation,
+    AttentionSpec,
+    BlockSpec,
+    LayerConfig,
+    ModelConfig,
+    NormPosition,
+    NormSpec,
+)
 from model.precision import Precision, select_precision
 from model.quantization.asymmetric import AsymmetricInt8Linear
 from model.quantization.int8 import PANEL, Int8Linear, shape_of
@@ -243,9 +251,30 @@ LIBRARIES = load_libraries()
 
 def is_supported(config: LayerConfig) -> bool:
     """Returns whether the native code supports this config, even if no build exists here."""
-    is_post = config.norm is NormPosition.POST or isinstance(config, ModelConfig)
-    wide = config.d_model % PANEL == 0 and config.ffn_dim % PANEL == 0
-    return is_post and wide and config.head_dim % LANES == 0
+    if isinstance(config, ModelConfig):
+        return all(has_block(spec) for spec in config.blocks)
+    is_post = all(spec.norm_position is NormPosition.POST for spec in config.blocks)
+    has_tables = config.has_positions and config.norms_embedding and config.embedding_scale == 1.0
+    is_whole = is_post and has_tables and not config.attention.is_causal
+    return is_whole and all(has_block(spec) for spec in {*config.blocks})
+
+
+def has_block(spec: BlockSpec) -> bool:
+    """Returns whether the native code has the layers of a spec; text encoders have fewer."""
+    mixer = spec.mixer or spec.cross
+    assert mixer is not None
+    heads, causal = (mixer.heads, mixer.heads, mixer.head_dim), mixer.is_causal
+    is_plain = mixer == AttentionSpec(*heads, buckets=mixer.buckets, is_causal=causal)
+    parts = spec.d_model, spec.ffn_dim, spec.mixer, spec.cross, spec.activation
+    is_plain &= spec == BlockSpec(
+        *parts,
+        norm=NormSpec(spec.norm.eps),
+        norm_position=spec.norm_position,
+        norms_keys=spec.norms_keys,
+    )
+    is_wide = spec.d_model % PANEL == 0 and spec.ffn_dim % PANEL == 0
+    is_whole = mixer.head_dim % LANES == 0 and mixer.heads * mixer.head_dim == spec.d_model
+    return is_plain and is_wide and is_whole
 
 
 def can_serve(config: LayerConfig) -> bool:

@@ -62,7 +62,7 @@ class NativeTextEncoder(NativeModel):
         """Returns the address of the relative position bias, padded for reads of whole vectors."""
         if encoder.relative_bias is None:
             return None
-        bias = encoder.relative_bias.of_distances(relative_length(self.config))
+        bias = encoder.relative_bias(relative_length(self.config))
         return self.keep(F.pad(bias, (0, LANES)))
 
     def begin(self, sequences: SequenceOf[list[int]]) -> "TextBatch":
@@ -118,7 +118,7 @@ class TextBatch(EncoderBatch):
 
 
 def relative_length(config: TextEncoderConfig) -> int:
-    return config.max_tokens if config.relative_buckets else 0
+    return config.max_tokens if config.attention.buckets else 0
 
 
 def native_sizes(config: TextEncoderConfig) -> TextSizes:
@@ -131,6 +131,6 @@ def native_sizes(config: TextEncoderConfig) -> TextSizes:
         config.max_positions,
         config.position_offset,
         relative_length(config),
-        ACTIVATIONS[config.activation],
-        config.layer_norm_eps,
+        ACTIVATIONS[config.blocks[0].activation],
+        config.blocks[0].norm.eps,
     )

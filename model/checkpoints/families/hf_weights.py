@@ -28,13 +28,13 @@ FEED_FORWARD = {
     "feed_forward_residual.norm": "final_layer_norm",
 }
 ENCODER = {
-    **{f"self_attention.{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
-    "self_residual.norm": "self_attn_layer_norm",
+    **{f"mixer.{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+    "mixer_residual.norm": "self_attn_layer_norm",
     **FEED_FORWARD,
 }
 DECODER = {
-    **{f"token_mixer.{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
-    "token_mixer_residual.norm": "self_attn_layer_norm",
+    **{f"mixer.{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+    "mixer_residual.norm": "self_attn_layer_norm",
     **{f"cross_attention.{ours}": f"encoder_attn.{theirs}" for ours, theirs in ATTENTION.items()},
     "cross_residual.norm": "encoder_attn_layer_norm",
     **FEED_FORWARD,

@@ -63,9 +63,9 @@ FEED_FORWARD = {
     "feed_forward.fc2.bias": "ffn_b2",
 }
 SSRU = {
-    "token_mixer.update.weight": "rnn_W",
-    "token_mixer.forget.weight": "rnn_Wf",
-    "token_mixer.forget.bias": "rnn_bf",
+    "mixer.update.weight": "rnn_W",
+    "mixer.forget.weight": "rnn_Wf",
+    "mixer.forget.bias": "rnn_bf",
 }
 
 
@@ -160,18 +160,18 @@ def load_weights(
 def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:
     """Returns (parameter, tensor) for every parameter of the model."""
     norm = "_pre" if config.norm is NormPosition.PRE else ""
-    mixer, mixer_norm = _attention("token_mixer", "self"), "self_Wo"
+    mixer, mixer_norm = _attention("mixer", "self"), "self_Wo"
     if config.decoder is DecoderKind.SSRU:
         mixer, mixer_norm = SSRU, "rnn" if norm else "rnn_ffn"
     encoder = {
-        **_attention("self_attention", "self"),
-        **_norm_names("self_residual", "self_Wo", norm),
+        **_attention("mixer", "self"),
+        **_norm_names("mixer_residual", "self_Wo", norm),
         **FEED_FORWARD,
         **_norm_names("feed_forward_residual", "ffn_ffn", norm),
     }
     decoder = {
         **mixer,
-        **_norm_names("token_mixer_residual", mixer_norm, norm),
+        **_norm_names("mixer_residual", mixer_norm, norm),
         **_attention("cross_attention", "context"),
         **_norm_names("cross_residual", "context_Wo", norm),
         **FEED_FORWARD,

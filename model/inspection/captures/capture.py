@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from model.architectures.embedding import TokenParts
-from model.architectures.encoder import FeedForwardEnd
 from model.inspection.query import AttentionKind, AttentionMaps
 from model.inspection.results import AttentionTrace, TokenProbabilities, TokenStates
 from model.layers.attention import MultiHeadAttention
+from model.layers.block import Block
 from model.layers.sublayers import Residual
 from model.quantization.int8 import Int8Linear
 
@@ -48,7 +48,7 @@ class LayerRest:
     finish: Callable[[Tensor], Tensor]
 
     @classmethod
-    def of_layer(cls, residual: Residual, layer: FeedForwardEnd) -> "LayerRest":
+    def of_layer(cls, residual: Residual, layer: Block) -> "LayerRest":
         """Returns the rest after the last attention sublayer, whose residual sum is given."""
         return cls(
             residual,

@@ -215,8 +215,11 @@ class Alti(Contributions):
     edges_per_token = 4
 
     def share(self, summands: Tensor, stream: Tensor, first: int) -> Tensor:
-        whole = summands.sum(dim=1) + stream + self.bias  # (R, D)
         residual = self.projected.rest.residual
+        whole = summands.sum(dim=1) + self.bias  # (R, D)
+        if residual.output_norm is not None:
+            summands, whole = linear_norm(residual.output_norm, summands, whole)
+        whole = whole + stream
         own = torch.arange(first, first + len(stream), device=stream.device)
         if self.is_self:
             summands[torch.arange(len(own), device=own.device), own] += stream
@@ -258,19 +261,23 @@ class ValueZeroing(Contributions):
 
 
 def linear_norm(norm: nn.Module, summands: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns summands (R, S, D) after the linear part of layer norm, and the normalised sum.
+    """Returns summands (R, S, D) after the linear part of a norm, and the normalised sum.
 
     `whole` is the sum (R, D) of the summands, biases included.
 
     Source: Kobayashi et al. 2021, "Incorporating Residual and Normalization Layers into Analysis of
     Masked Language Models", section 2.3.
     """
-    assert isinstance(norm, nn.LayerNorm)
-    spread = (whole.var(dim=-1, unbiased=False) + norm.eps).sqrt()  # (R)
-    scale = norm.weight.float() / spread[:, None]  # (R, D)
-    centred = summands - summands.mean(dim=-1, keepdim=True)
-    scaled_whole = (whole - whole.mean(dim=-1, keepdim=True)) * scale
-    if norm.bias is not None:
+    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+    centred = summands
+    if isinstance(norm, nn.LayerNorm):
+        centred = summands - summands.mean(dim=-1, keepdim=True)
+        whole = whole - whole.mean(dim=-1, keepdim=True)
+    assert norm.eps is not None
+    spread = (whole.square().mean(dim=-1, keepdim=True) + norm.eps).sqrt()  # (R, 1)
+    scale = norm.weight.float() / spread  # (R, D)
+    scaled_whole = whole * scale
+    if isinstance(norm, nn.LayerNorm) and norm.bias is not None:
         scaled_whole = scaled_whole + norm.bias.float()
     return centred * scale[:, None], scaled_whole
 

@@ -1,0 +1,115 @@
+"""Implements the positions that attention sublayers see: rotations, and biases by distance.
+
+A bias by distance is a table (H, 2 * S - 1) for texts of up to S tokens. Its columns are the
+distances from query to key, from 1 - S to S - 1. If all heads share it, it has a single row.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.config import AttentionSpec, Rope
+
+Rotations = tuple[Tensor, Tensor]
+"""The cosines and sines (B, 1, S, K) of angles, in float32."""
+
+
+def rotations(positions: Tensor, head_dim: int, rope: Rope) -> Rotations:
+    """Returns the rotations of tokens at positions (B, S).
+
+    Dimensions k and k + K/2 of a head are rotated together, by the angle position * theta^(-2k/K).
+
+    Source: Su et al. 2021, "RoFormer", equation 34.
+    """
+    exponents = torch.arange(0, head_dim, 2, device=positions.device).float() / head_dim
+    frequencies = 1.0 / rope.theta**exponents / rope.divisor
+    angles = positions[:, None, :, None].float() * frequencies  # (B, 1, S, K / 2)
+    both = torch.cat([angles, angles], dim=-1)
+    return both.cos(), both.sin()
+
+
+def rotate(heads: Tensor, turn: Rotations | None) -> Tensor:
+    """Rotates queries or keys (B, H, S, K) in float32; the result keeps the dtype of `heads`."""
+    if turn is None:
+        return heads
+    cosines, sines = turn
+    first, second = heads.float().chunk(2, dim=-1)
+    turned = torch.cat([-second, first], dim=-1)
+    return (heads.float() * cosines + turned * sines).to(heads.dtype)
+
+
+def distance_bias(spec: AttentionSpec, length: int, device: torch.device) -> Tensor | None:
+    """Returns the bias of a mask and of ALiBi, as a float32 table; None for a bias of zeros."""
+    if spec.window is None and not (spec.is_causal or spec.has_alibi):
+        return None
+    distances = torch.arange(1 - length, length, device=device)
+    table = torch.zeros(1, len(distances), device=device)
+    if spec.has_alibi:
+        slopes = torch.tensor(alibi_slopes(spec.heads), device=device)
+        table = -slopes[:, None] * distances.abs()
+    if spec.window is not None:
+        table.masked_fill_(distances.abs() > spec.window, float("-inf"))
+    if spec.is_causal:
+        table.masked_fill_(distances > 0, float("-inf"))
+    return table
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """Returns a slope for each head: a geometric sequence, if the number of heads is a power of 2.
+
+    For other numbers, every second slope of a sequence of twice the length fills the rest.
+
+    Source: Press et al. 2022, "Train Short, Test Long", section 3.
+    """
+    power = 1 << heads.bit_length() - 1
+    slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
+    return slopes + [2.0 ** (-4.0 * (2 * i + 1) / power) for i in range(heads - power)]
+
+
+def bias_rows(table: Tensor, first: int, end: int, length: int) -> Tensor:
+    """Returns the bias (1, H, n, S) of tokens `first` to `end` - 1 in a text of S = `length`.
+
+    A bias has four dimensions because the fused kernel needs them. With three dimensions, PyTorch
+    would select another kernel, whose results differ in the last bits.
+    """
+    longest = (table.shape[1] + 1) // 2
+    return table.unfold(1, length, 1)[:, longest - end : longest - first].flip(1)[None]
+
+
+MAX_DISTANCE = 128
+"""Distance, in tokens, at which the logarithmic scale of MPNet's relative position bias ends.
+
+On each side of the query, all keys at this distance or farther away get the same bias.
+"""
+
+
+class RelativeBias(nn.Module):
+    """The term that each head adds to an attention score.
+
+    The term depends on the distance from query to key. All layers share the terms. Each distance
+    belongs to a bucket, and each bucket has one learned term per head. Half of the buckets are for
+    keys after the query, and the other half are for all other keys. In each half, the first buckets
+    hold one distance each. The later buckets hold ranges of distances, which are spaced
+    logarithmically up to MAX_DISTANCE.
+
+    Source: Raffel et al. 2020 (T5), section 2.1.
+    """
+
+    def __init__(self, buckets: int, num_heads: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(buckets, num_heads))
+
+    def forward(self, length: int) -> Tensor:
+        """Returns the bias by distance of texts of up to `length` tokens."""
+        distances = torch.arange(1 - length, length, device=self.weight.device)
+        return F.embedding(self._bucket(distances), self.weight).T.contiguous()
+
+    def _bucket(self, offset: Tensor) -> Tensor:
+        half = self.weight.shape[0] // 2
+        exact = half // 2
+        distance = offset.abs()
+        ratio = torch.log(distance.clamp_min(1).float() / exact) / math.log(MAX_DISTANCE / exact)
+        far = (exact + (ratio * (half - exact)).long()).clamp_max(half - 1)
+        return (offset > 0) * half + torch.where(distance < exact, distance, far)
