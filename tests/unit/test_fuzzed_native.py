@@ -56,7 +56,7 @@ def random_model(chance: random.Random) -> EncoderDecoder:
         encoder_layers=chance.randint(1, 3),
         decoder_layers=chance.randint(1, 3),
         decoder=chance.choice([*DecoderKind]),
-        norm=chance.choice([*NormPosition]),
+        norm=chance.choice([NormPosition.POST, NormPosition.PRE]),
         norms_keys=chance.random() < 0.5,
         activation=chance.choice([*Activation]),
         start_id=chance.choice([None, 5]),

@@ -272,6 +272,7 @@ def has_block(spec: BlockSpec) -> bool:
         norm_position=spec.norm_position,
         norms_keys=spec.norms_keys,
     )
+    is_plain &= spec.norm_position is not NormPosition.BOTH
     is_wide = spec.d_model % PANEL == 0 and spec.ffn_dim % PANEL == 0
     is_whole = mixer.head_dim % LANES == 0 and mixer.heads * mixer.head_dim == spec.d_model
     return is_plain and is_wide and is_whole

@@ -135,6 +135,15 @@ def read_number(
     return float(value)
 
 
+def joined_projections(tensor: str) -> dict[str, str]:
+    """Returns the names of queries, keys and values that are thirds of one tensor."""
+    return {
+        f"layers.{{i}}.mixer.{name}.{kind}": f"{tensor}.{kind}[{part}/3]"
+        for part, name in enumerate(("query", "key", "value"))
+        for kind in ("weight", "bias")
+    }
+
+
 def weights_and_biases(modules: Mapping[str, str]) -> dict[str, str]:
     """Returns the names of the weight and of the bias of each module."""
     return {

@@ -2,12 +2,17 @@
 
 from itertools import chain
 
-from model.checkpoints.families import bert, modern_bert
+from model.checkpoints.families import bert, gte, modern_bert, nomic_bert
 from model.checkpoints.families.encoder_family import Family, Options
 from model.config import TextEncoderConfig
 from model.errors import UnsupportedModelError
 
-FAMILIES: dict[str, Family] = {**bert.FAMILIES, **modern_bert.FAMILIES}
+FAMILIES: dict[str, Family] = {
+    **bert.FAMILIES,
+    **modern_bert.FAMILIES,
+    **gte.FAMILIES,
+    **nomic_bert.FAMILIES,
+}
 
 EMBEDDERS = [*dict.fromkeys(chain.from_iterable(each.embedders for each in FAMILIES.values()))]
 

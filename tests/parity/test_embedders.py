@@ -1,0 +1,205 @@
+"""Whole folders of embedding models against transformers: tokens, prompts, vectors, attention.
+
+The folders are those that save_pretrained and sentence-transformers write. Where a family's makers
+write other options than transformers, its folder has theirs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.testing import assert_close
+from transformers import (
+    GteConfig,
+    GteModel,
+    NomicBertConfig,
+    NomicBertModel,
+    PreTrainedTokenizerFast,
+)
+
+from model.checkpoints.embedding import load_embedding_model
+from model.checkpoints.families.sentence_transformers import find_embedding_models, load_tokenizer
+from model.checkpoints.families.text_encoders import FAMILIES, read_config
+from model.checkpoints.formats.files import read_options
+from model.config import Pooling
+from model.encoding.embedding import EmbeddingJob, embed
+from model.errors import UnsupportedModelError
+from tests.attention_jobs import text_maps
+from tests.hf_files import randomize
+from tests.text_tokenizers import KINDS
+from tests.tiny_text import write_json
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 1000,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 300,
+}
+TEXTS = ["hello world", "a b c . hello", "the cat sat on the mat " * 12, "un ##believ able."]
+PROMPT = "query: "
+TOLERANCE: dict[str, Any] = {"atol": 1e-5, "rtol": 0.0}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family: the model of transformers, its tokenizer, and what its makers write otherwise."""
+
+    model: Callable[[], Any]
+    tokenizer: str = "WordPiece"
+    pooling: Pooling = Pooling.MEAN
+    options: dict[str, Any] = field(default_factory=dict)
+    without: tuple[str, ...] = ()  # options that the makers' config has under other names
+
+
+def gte_with_longer_texts() -> Any:
+    """Makes the model of gte-*-v1.5, whose frequencies transformers does not compute."""
+    model = GteModel(GteConfig(**SIZES, type_vocab_size=0))
+    exponents = torch.arange(0, 8, 2) / 8
+    model.rotary_emb.inv_freq.copy_(1 / ((500.0 * 2) ** exponents * 2 ** (2 / 8)))
+    return model
+
+
+CASES = {
+    "gte": Case(lambda: GteModel(GteConfig(**SIZES)), pooling=Pooling.CLS),
+    "gte of Alibaba": Case(
+        gte_with_longer_texts,
+        pooling=Pooling.CLS,
+        options={
+            "model_type": "new",
+            "architectures": ["NewModel"],
+            "layer_norm_type": "layer_norm",
+            "pack_qkv": True,
+            "position_embedding_type": "rope",
+            "rope_theta": 500,
+            "rope_scaling": {"type": "ntk", "factor": 2.0},
+        },
+        without=("rope_parameters",),
+    ),
+    "nomic": Case(lambda: NomicBertModel(NomicBertConfig(**SIZES))),
+    "nomic of Nomic": Case(
+        lambda: NomicBertModel(NomicBertConfig(**SIZES, rope_parameters={"rope_theta": 70.0})),
+        options={
+            "n_embd": 32,
+            "n_head": 4,
+            "n_inner": 64,
+            "n_layer": 3,
+            "n_positions": 300,
+            "activation_function": "swiglu",
+            "layer_norm_epsilon": 1e-12,
+            "rotary_emb_base": 70,
+            "rotary_emb_fraction": 1.0,
+            "rotary_scaling_factor": None,
+            **dict.fromkeys(("mlp_fc1_bias", "mlp_fc2_bias", "qkv_proj_bias", "prenorm"), False),
+        },
+        without=(*SIZES.keys() - {"vocab_size"}, "rope_parameters", "hidden_act", "layer_norm_eps"),
+    ),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+@pytest.fixture
+def theirs(case: Case, tmp_path: Path) -> Any:
+    """The model of transformers, after it and the files around it were written to `tmp_path`."""
+    torch.manual_seed(3)
+    model = case.model().eval()
+    randomize(model, 5)
+    model.save_pretrained(tmp_path)
+    written = read_options(tmp_path / "config.json")
+    kept = {name: value for name, value in written.items() if name not in case.without}
+    write_json(tmp_path / "config.json", kept | case.options)
+    saved = PreTrainedTokenizerFast(tokenizer_object=KINDS[case.tokenizer]())
+    saved.save_pretrained(tmp_path)
+    kinds = ["Transformer", "Pooling", "Normalize"]
+    places = ["", "1_Pooling", "2_Normalize"]
+    modules = [
+        {"idx": number, "path": place, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, place) in enumerate(zip(kinds, places, strict=True))
+    ]
+    write_json(tmp_path / "modules.json", modules)
+    write_json(tmp_path / "1_Pooling" / "config.json", {"pooling_mode": case.pooling.value})
+    write_json(tmp_path / "config_sentence_transformers.json", {"prompts": {"query": PROMPT}})
+    return model
+
+
+def pooled(states: Tensor, way: Pooling) -> Tensor:
+    found = {Pooling.CLS: states[0], Pooling.MEAN: states.mean(dim=0)}.get(way, states[-1])
+    return F.normalize(found, dim=0)
+
+
+def test_vectors_and_maps_are_those_of_transformers(
+    case: Case, theirs: Any, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    (files,) = find_embedding_models(str(tmp_path))
+    ours = load_embedding_model(files, torch.device("cpu"), "float32")
+    tokenizer, reference = (
+        load_tokenizer(files, ours.config),
+        PreTrainedTokenizerFast.from_pretrained(tmp_path),
+    )
+    texts = [ours.config.prompts["query"] + text for text in TEXTS]
+    ids = [tokenizer.tokenize(text).tokenized.ids for text in texts]
+    assert ids == [reference(text.strip())["input_ids"] for text in texts]
+    found = embed(ours, [EmbeddingJob(each) for each in ids])
+    theirs.set_attn_implementation("eager")
+    maps = text_maps(ours.encoder, ids, slice_tokens=16)
+    largest = 0.0
+    for each, vector, weights in zip(ids, found, maps, strict=True):
+        with torch.inference_mode():
+            outputs = theirs(torch.tensor([each]), output_attentions=True)
+        expected = pooled(outputs.last_hidden_state[0], case.pooling)
+        assert_close(torch.from_numpy(vector), expected, **TOLERANCE)
+        assert_close(torch.from_numpy(weights), torch.cat(outputs.attentions), **TOLERANCE)
+        largest = max(largest, float((torch.from_numpy(vector) - expected).abs().max()))
+    record_property("largest difference", largest)
+
+
+def test_a_vector_does_not_depend_on_the_batch(theirs: Any, tmp_path: Path) -> None:
+    (files,) = find_embedding_models(str(tmp_path))
+    ours = load_embedding_model(files, torch.device("cpu"), "float32")
+    rng = np.random.default_rng(1)
+    lengths = [1, 2, 2, 3, 9, 9, 9, 40, 90]
+    jobs = [EmbeddingJob(rng.integers(999, size=n).tolist()) for n in lengths]
+    alone = [embed(ours, [job])[0] for job in jobs]
+    for vector, other in zip(alone, embed(ours, jobs, slice_tokens=100), strict=True):
+        np.testing.assert_array_equal(vector, other)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"model_type": "new", "position_embedding_type": "absolute"}, "supported: 'rope'"),
+    ({"model_type": "new", "layer_norm_type": "rms_norm"}, "supported: 'layer_norm'"),
+    ({"model_type": "new", "rope_scaling": {"type": "yarn"}}, "must have no rope_scaling"),
+    ({"model_type": "gte", "rope_scaling": {"type": "ntk", "factor": 0}}, "factor is 0"),
+    ({"model_type": "gte", "type_vocab_size": -1}, "type_vocab_size is -1"),
+    ({"model_type": "nomic_bert", "moe_every_n_layers": 2}, "moe_every_n_layers is 2"),
+    ({"model_type": "nomic_bert", "n_embd": 32, "activation_function": "gelu"}, "without a gate"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_other_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=message):
+        read_config(options, "config.json")
+
+
+def test_positions_beyond_those_of_training_are_not_used() -> None:
+    options = {"model_type": "nomic_bert", "n_embd": 32, "n_head": 4, "n_positions": 8192}
+    options["activation_function"] = "swiglu"
+    assert read_config(options, "").max_tokens == 8192
+    longer = {**options, "rotary_scaling_factor": 2, "max_trained_positions": 2048}
+    assert read_config(longer, "").max_tokens == 2048
+
+
+def test_each_family_is_in_the_table_of_the_docs() -> None:
+    page = Path("docs/models.md").read_text(encoding="utf-8")
+    assert [name for name in FAMILIES if f"`{name}`" not in page] == []
