@@ -88,7 +88,10 @@ class TextTokenizer:
                 f"is {max_tokens}"
             )
         self.max_tokens = max_tokens
-        self.vocab_size = max(self.tokenizer.get_vocab().values(), default=-1) + 1
+        # Some added tokens, such as those for images, have ids beyond the weights. A text with one
+        # of them is refused when its ids are checked.
+        vocabulary = self.tokenizer.get_vocab(with_added_tokens=False)
+        self.vocab_size = max(vocabulary.values(), default=-1) + 1
 
     def tokenize(self, text: str) -> TextTokens:
         """Returns the tokens of a text, which has no lone surrogates."""

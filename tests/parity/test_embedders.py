@@ -13,14 +13,20 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
+from tokenizers import processors
 from torch import Tensor
 from torch.testing import assert_close
 from transformers import (
+    Gemma3TextConfig,
+    Gemma3TextModel,
     GteConfig,
     GteModel,
     NomicBertConfig,
     NomicBertModel,
     PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3Model,
 )
 
 from model.checkpoints.embedding import load_embedding_model
@@ -29,7 +35,7 @@ from model.checkpoints.families.text_encoders import FAMILIES, read_config
 from model.checkpoints.formats.files import read_options
 from model.config import Pooling
 from model.encoding.embedding import EmbeddingJob, embed
-from model.errors import UnsupportedModelError
+from model.errors import CheckpointNotFoundError, UnsupportedModelError
 from tests.attention_jobs import text_maps
 from tests.hf_files import randomize
 from tests.text_tokenizers import KINDS
@@ -45,6 +51,7 @@ SIZES: dict[str, Any] = {
 }
 TEXTS = ["hello world", "a b c . hello", "the cat sat on the mat " * 12, "un ##believ able."]
 PROMPT = "query: "
+IDENTITY = "torch.nn.modules.linear.Identity"
 TOLERANCE: dict[str, Any] = {"atol": 1e-5, "rtol": 0.0}
 
 
@@ -57,6 +64,8 @@ class Case:
     pooling: Pooling = Pooling.MEAN
     options: dict[str, Any] = field(default_factory=dict)
     without: tuple[str, ...] = ()  # options that the makers' config has under other names
+    around: tuple[str, ...] = ()  # special tokens around a text, $A, if the tokenizer has none
+    dense: tuple[int, ...] = ()  # sizes of Dense modules, without biases and tanh
 
 
 def gte_with_longer_texts() -> Any:
@@ -101,6 +110,54 @@ CASES = {
         },
         without=(*SIZES.keys() - {"vocab_size"}, "rope_parameters", "hidden_act", "layer_norm_eps"),
     ),
+    "qwen3": Case(
+        lambda: Qwen3Model(Qwen3Config(**SIZES, num_key_value_heads=2, head_dim=16)),
+        tokenizer="byte-level BPE",
+        pooling=Pooling.LAST_TOKEN,
+        around=("$A", "</s>"),
+    ),
+    "qwen3 of Qwen": Case(
+        lambda: Qwen3Model(
+            Qwen3Config(
+                **SIZES,
+                num_key_value_heads=1,
+                head_dim=8,
+                attention_bias=True,
+                rope_parameters={"rope_theta": 1e6},
+            )
+        ),
+        tokenizer="byte-level BPE",
+        pooling=Pooling.LAST_TOKEN,
+        options={"architectures": ["Qwen3ForCausalLM"], "rope_theta": 1e6, "rope_scaling": None},
+        without=("rope_parameters", "layer_types"),
+        around=("$A", "</s>"),
+    ),
+    "gemma3": Case(
+        lambda: Gemma3TextModel(
+            Gemma3TextConfig(
+                **SIZES,
+                num_key_value_heads=1,
+                head_dim=16,
+                sliding_window=8,
+                query_pre_attn_scalar=20,
+                layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                use_bidirectional_attention=True,
+            )
+        ),
+        tokenizer="BPE",
+        around=("<s>", "$A", "</s>"),
+        dense=(48, 32),
+    ),
+    "gemma3, causal": Case(
+        lambda: Gemma3TextModel(
+            Gemma3TextConfig(**SIZES, num_key_value_heads=2, head_dim=16, sliding_window=5)
+        ),
+        tokenizer="BPE",
+        pooling=Pooling.LAST_TOKEN,
+        options={"rope_theta": 1e6, "rope_local_base_freq": 10_000.0},
+        without=("rope_parameters", "layer_types"),
+        around=("<s>", "$A"),
+    ),
 }
 
 
@@ -119,10 +176,15 @@ def theirs(case: Case, tmp_path: Path) -> Any:
     written = read_options(tmp_path / "config.json")
     kept = {name: value for name, value in written.items() if name not in case.without}
     write_json(tmp_path / "config.json", kept | case.options)
-    saved = PreTrainedTokenizerFast(tokenizer_object=KINDS[case.tokenizer]())
-    saved.save_pretrained(tmp_path)
-    kinds = ["Transformer", "Pooling", "Normalize"]
-    places = ["", "1_Pooling", "2_Normalize"]
+    tokenizer = KINDS[case.tokenizer]()
+    if case.around:
+        special = [(each, tokenizer.token_to_id(each)) for each in case.around if each != "$A"]
+        template = processors.TemplateProcessing(" ".join(case.around), special_tokens=special)
+        tokenizer.post_processor = template
+    saved: Any = PreTrainedTokenizerFast
+    saved(tokenizer_object=tokenizer).save_pretrained(tmp_path)
+    kinds = ["Transformer", "Pooling", *["Dense"] * len(case.dense), "Normalize"]
+    places = ["", *(f"{number}_{kind}" for number, kind in enumerate(kinds) if number)]
     modules = [
         {"idx": number, "path": place, "type": f"sentence_transformers.models.{kind}"}
         for number, (kind, place) in enumerate(zip(kinds, places, strict=True))
@@ -130,11 +192,25 @@ def theirs(case: Case, tmp_path: Path) -> Any:
     write_json(tmp_path / "modules.json", modules)
     write_json(tmp_path / "1_Pooling" / "config.json", {"pooling_mode": case.pooling.value})
     write_json(tmp_path / "config_sentence_transformers.json", {"prompts": {"query": PROMPT}})
+    for place, weight in zip(places[2:], dense_weights(case), strict=False):
+        sizes = {"out_features": weight.shape[0], "in_features": weight.shape[1]}
+        identity = {"activation_function": IDENTITY, "bias": False}
+        write_json(tmp_path / place / "config.json", sizes | identity)
+        save_file({"linear.weight": weight}, tmp_path / place / "model.safetensors")
     return model
 
 
-def pooled(states: Tensor, way: Pooling) -> Tensor:
-    found = {Pooling.CLS: states[0], Pooling.MEAN: states.mean(dim=0)}.get(way, states[-1])
+def dense_weights(case: Case) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(6)
+    sizes = zip((SIZES["hidden_size"], *case.dense), case.dense, strict=False)
+    return [torch.randn(outputs, inputs, generator=generator) * 0.2 for inputs, outputs in sizes]
+
+
+def pooled(states: Tensor, case: Case) -> Tensor:
+    ways = {Pooling.CLS: states[0], Pooling.MEAN: states.mean(dim=0)}
+    found = ways.get(case.pooling, states[-1])
+    for weight in dense_weights(case):
+        found = weight @ found
     return F.normalize(found, dim=0)
 
 
@@ -157,7 +233,7 @@ def test_vectors_and_maps_are_those_of_transformers(
     for each, vector, weights in zip(ids, found, maps, strict=True):
         with torch.inference_mode():
             outputs = theirs(torch.tensor([each]), output_attentions=True)
-        expected = pooled(outputs.last_hidden_state[0], case.pooling)
+        expected = pooled(outputs.last_hidden_state[0], case)
         assert_close(torch.from_numpy(vector), expected, **TOLERANCE)
         assert_close(torch.from_numpy(weights), torch.cat(outputs.attentions), **TOLERANCE)
         largest = max(largest, float((torch.from_numpy(vector) - expected).abs().max()))
@@ -182,6 +258,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "gte", "rope_scaling": {"type": "ntk", "factor": 0}}, "factor is 0"),
     ({"model_type": "gte", "type_vocab_size": -1}, "type_vocab_size is -1"),
     ({"model_type": "nomic_bert", "moe_every_n_layers": 2}, "moe_every_n_layers is 2"),
+    ({"model_type": "qwen3", "use_sliding_window": True}, "use_sliding_window is True"),
+    ({"model_type": "qwen3", "num_key_value_heads": 5}, "32 heads do not share 5 keys evenly"),
+    ({"model_type": "gemma3_text", "attn_logit_softcapping": 50}, "attn_logit_softcapping is 50"),
+    ({"model_type": "gemma3_text", "sliding_window": 0}, "sliding_window is 0"),
     ({"model_type": "nomic_bert", "n_embd": 32, "activation_function": "gelu"}, "without a gate"),
 ]
 
@@ -203,3 +283,10 @@ def test_positions_beyond_those_of_training_are_not_used() -> None:
 def test_each_family_is_in_the_table_of_the_docs() -> None:
     page = Path("docs/models.md").read_text(encoding="utf-8")
     assert [name for name in FAMILIES if f"`{name}`" not in page] == []
+
+
+def test_language_model_without_modules_is_no_embedding_model(tmp_path: Path) -> None:
+    Qwen3Model(Qwen3Config(**SIZES)).save_pretrained(tmp_path)
+    KINDS["byte-level BPE"]().save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(CheckpointNotFoundError, match=r"has no modules\.json"):
+        find_embedding_models(str(tmp_path))

@@ -30,6 +30,9 @@ class Family:
     # Matches the tensors that embeddings do not need, but not those of a classification head. Files
     # with such a head are therefore refused.
     ignored: re.Pattern[str]
+    # Whether a folder without `modules.json` is refused, because most models of the `model_type`
+    # write texts and were not trained to embed.
+    needs_modules: bool = False
 
 
 MAX_LAYERS = 1000

@@ -153,6 +153,11 @@ def read_folder(folder: Path) -> EmbeddingFiles:
         raise CheckpointNotFoundError(
             f"{folder} holds no embedding model: model_type is {kind!r}, supported: {known}"
         )
+    elif text_encoders.FAMILIES[kind].needs_modules:
+        raise CheckpointNotFoundError(
+            f"{folder} holds no embedding model: it has no {MODULES}, without which a model of the "
+            f"model_type {kind!r} writes texts. Save it with sentence-transformers if it embeds"
+        )
     try:
         weights = find_weights(encoder, (CONFIG, TOKENIZER))
     except CheckpointFormatError as error:

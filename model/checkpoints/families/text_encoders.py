@@ -2,7 +2,7 @@
 
 from itertools import chain
 
-from model.checkpoints.families import bert, gte, modern_bert, nomic_bert
+from model.checkpoints.families import bert, gte, language_models, modern_bert, nomic_bert
 from model.checkpoints.families.encoder_family import Family, Options
 from model.config import TextEncoderConfig
 from model.errors import UnsupportedModelError
@@ -12,6 +12,7 @@ FAMILIES: dict[str, Family] = {
     **modern_bert.FAMILIES,
     **gte.FAMILIES,
     **nomic_bert.FAMILIES,
+    **language_models.FAMILIES,
 }
 
 EMBEDDERS = [*dict.fromkeys(chain.from_iterable(each.embedders for each in FAMILIES.values()))]
