@@ -68,7 +68,7 @@ type NumberOr<Word extends string> = number | Word;
 
 /** All that the reader chose. common/state.js explains each field. */
 interface View {
-  way: 'translate' | 'understand';
+  way: 'translate' | 'documents' | 'understand';
   task: 'translate' | 'embed';
   model: string | null;
   text: string;

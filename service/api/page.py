@@ -20,7 +20,12 @@ from service.api.dialect import Dialect
 router = APIRouter(tags=["page"])
 
 FOLDER = Path(__file__).resolve().parents[1] / "static"
-BUNDLES = {"app.js": None, "understand/understand.js": "app.js", "reference/app.js": None}
+BUNDLES = {
+    "app.js": None,
+    "documents/documents.js": "app.js",
+    "understand/understand.js": "app.js",
+    "reference/app.js": None,
+}
 """Modules that a browser loads by their names, and for each the bundle that is loaded before it."""
 
 MEDIA_TYPES = {

@@ -12,6 +12,7 @@ import { SimilarityPanel } from './embed/similarity.js';
 import { Fold, isUnfolded } from './common/fold.js';
 import { Downloads } from './look/downloads.js';
 import { Heads } from './look/heads.js';
+import { History } from './translate/history.js';
 import { HeatMap } from './common/heatmap.js';
 import { LanguageChoice, sayStatic } from './common/language.js';
 import { Languages } from './translate/languages.js';
@@ -33,8 +34,8 @@ import * as pageTexts from './strings/page.js';
 import * as searchTexts from './strings/search.js';
 import * as stepsTexts from './strings/steps.js';
 import * as translateTexts from './strings/translate.js';
-import { Understand, shownFragment } from './greeting.js';
-import { TaskChoice } from './translate/task.js';
+import { LaterPart, shownFragment } from './greeting.js';
+import { Sample } from './translate/sample.js';
 import { TranslationPanel } from './translate/translation.js';
 import { WayChoice } from './common/ways.js';
 
@@ -49,11 +50,19 @@ sayStatic({ ...embedTexts, ...likelyTexts, ...lookTexts, ...numberTexts, ...page
 const languageChoice = new LanguageChoice();
 languageChoice.view = () => toFragment(typedInto(fromFragment(shownFragment()) ?? DEFAULTS));
 const translateNotice = new Notice(byId('translate-notice'));
-const understand = new Understand(() => import('./understand/understand.js'));
+const understand = new LaterPart('understand', async (view) => {
+  const { UnderstandPanel } = await import('./understand/understand.js');
+  return new UnderstandPanel(view);
+});
+const documents = new LaterPart('documents', async () => {
+  const { DocumentsPanel } = await import('./documents/documents.js');
+  return new DocumentsPanel();
+});
 
 async function start() {
-  const isHidden = document.documentElement.dataset.way === 'understand';
-  const notice = isHidden ? understand.notice : translateNotice;
+  const { way } = document.documentElement.dataset;
+  const later = [understand, documents].find((part) => part.way === way);
+  const notice = later?.notice ?? translateNotice;
   try {
     const models = new Models();
     const [list, settings, embedders] = await Promise.all([
@@ -64,7 +73,7 @@ async function start() {
     notice.hide();
     const usualTarget = settings.language.target.code;
     const limit = new TextLimit(byId('text'), settings.charLimit);
-    build({ languages: new Languages(list), usualTarget, models, embedders, limit });
+    build({ languages: new Languages(list), usualTarget, models, embedders, limit, settings });
   } catch (error) {
     notice.show(/** @type {ApiError} */ (error), start);
   }
@@ -85,7 +94,6 @@ function build(served) {
     notice: new Notice(byId('similarity-notice')),
     curl: new CurlLine(byId('similarity-curl')),
   });
-  const tasks = new TaskChoice(store, embedders);
   const others = new OtherTranslations(store, new Notice(byId('others-notice')));
   const translation = new TranslationPanel({
     store,
@@ -99,8 +107,11 @@ function build(served) {
       fold.follow(result);
       similarity.follow(result);
       others.follow(result?.task === 'embed' ? null : result);
+      history.follow(result?.task === 'embed' ? null : result);
     },
   });
+  const history = new History((entry) => translation.take(entry));
+  new Sample(store, languages).render(store.view);
   offerExamples(translation, languages);
   const tellUnserved = (link) => {
     const pair = unservedPair(served, link);
@@ -108,16 +119,11 @@ function build(served) {
   };
   makeCopy(byId('link'), () => linkTo(store.view));
   keepAddress(store, () => restored(served, location.hash), tellUnserved);
-  offerWays(store, served);
-  tasks.render(store.view);
+  new WayChoice(store, embedders).render(store.view);
+  for (const part of [understand, documents]) part.connect({ store, ...served });
   fold.render();
   translation.restore();
   tellUnserved(shown);
-}
-
-function offerWays(store, { models, languages }) {
-  new WayChoice(store).render(store.view);
-  understand.connect({ store, models, languages });
 }
 
 function buildLook(store, models, lights, aligned) {
@@ -203,7 +209,7 @@ function offerExamples(translation, languages) {
       type: 'button',
       text,
       lang: 'en',
-      onclick: () => translation.take(text, source),
+      onclick: () => translation.take({ text, source }),
     }),
   );
   byId('examples').append(...buttons);

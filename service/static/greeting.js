@@ -1,4 +1,4 @@
-// Loads Understand when a view first needs it; from a link, before the page has its languages.
+// Loads a part of the page when a view first needs it; from a link, before the languages are there.
 
 import { loaded } from './common/api.js';
 import { byId, element } from './common/dom.js';
@@ -12,28 +12,33 @@ const opened = keptView() ?? arrived;
 /** Returns the fragment of the view to show; Back and Forward work before the page is built. */
 export const shownFragment = () => (location.hash === arrived ? opened : location.hash);
 
-/** @typedef {{store: Store, models: Models, languages: Languages}} Served */
+/** @typedef {{store: Store, models: Models, languages: Languages, settings: Json}} Served */
+/** @typedef {{connect: function(Served): void, show: function(Readonly<View>): void}} Panel */
 
-/** Understand: nothing of it is loaded before the reader comes to it. */
-export class Understand {
-  /** @type {import('./understand/understand.js').UnderstandPanel|null} */
+/** A part that is loaded when the reader comes to it. */
+export class LaterPart {
+  /** @type {Panel|null} */
   #panel = null;
   /** @type {Served|null} */
   #served = null;
   #isLoading = false;
 
-  /** @param {function(): Promise<typeof import('./understand/understand.js')>} load */
-  constructor(load) {
+  /**
+   * @param {View['way']} way The part, and the id of its element.
+   * @param {function(Readonly<View>): Promise<Panel>} load
+   */
+  constructor(way, load) {
+    this.way = way;
     this.load = load;
     const notice = element('div', { class: 'notice', hidden: true });
-    byId('understand').append(notice);
+    byId(way).append(notice);
     /** Tells what could not be loaded. */
     this.notice = new Notice(notice);
     this.#show(fromFragment(opened) ?? DEFAULTS);
   }
 
   /**
-   * Connects the explanation to the view and to the models of the server.
+   * Connects the part to the view and to the models of the server.
    * @param {Served} served
    */
   connect(served) {
@@ -46,13 +51,12 @@ export class Understand {
   /** @param {Readonly<View>} view */
   async #show(view) {
     document.documentElement.dataset.way = view.way; // The style sheet hides the other part.
-    if (view.way !== 'understand') return;
+    if (view.way !== this.way) return;
     if (this.#panel !== null) this.#panel.show(view);
     if (this.#panel !== null || this.#isLoading) return;
     this.#isLoading = true;
     try {
-      const { UnderstandPanel } = await loaded(this.load);
-      const panel = new UnderstandPanel(view);
+      const panel = await loaded(() => this.load(view));
       this.#panel = panel;
       if (this.#served === null) return;
       this.notice.hide();

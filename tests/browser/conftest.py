@@ -110,7 +110,8 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def address(chromium: str) -> Iterator[str]:
-    with running_server(os.environ.get("REGARD_BROWSER_SERVER")) as found:
+    variables = {"REGARD_FILES": "true"}
+    with running_server(os.environ.get("REGARD_BROWSER_SERVER"), variables=variables) as found:
         yield found.rstrip("/")
 
 

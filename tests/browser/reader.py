@@ -12,6 +12,8 @@ KIDS = "The kids were scared of the lions, so they left right away."
 POOL = "pool beats badminton"
 EXPERT = ("level", "norm")
 """Groups of radio buttons in the fold for experts."""
+MENUS = ("theme", "language")
+"""Groups of radio buttons that open from an icon."""
 TWO = "The cat sat on the mat. It slept."
 
 PHONE: dict[str, Any] = {"viewport": {"width": 375, "height": 800}}
@@ -71,6 +73,8 @@ class Reader:
     def choose(self, group: str, value: str) -> Self:
         if group in EXPERT:
             self.unfold("#expert")
+        if group in MENUS and not self.page.locator(f"#{group}").is_visible():
+            self.page.locator(f"[popovertarget={group}]").click()
         self.page.locator(f"#{group} label:has(input[value='{value}'])").click()
         return self
 

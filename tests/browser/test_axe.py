@@ -36,6 +36,16 @@ def alternatives(reader: Reader) -> None:
     expect(reader.page.locator("#alternatives button")).not_to_have_count(1)
 
 
+def menus(reader: Reader) -> None:
+    reader.open()
+    reader.page.locator("[popovertarget=theme]").click()
+
+
+def documents(reader: Reader) -> None:
+    reader.page.goto("/#way=documents")
+    expect(reader.page.locator(".drop")).to_be_visible()
+
+
 def candidates(reader: Reader) -> None:
     translated(reader)
     reader.output.get_by_role("button").first.click()
@@ -125,6 +135,8 @@ phone = high_contrast = zoomed = attention
 
 STATES: dict[str, Callable[[Reader], None]] = {
     "empty": empty,
+    "menus": menus,
+    "documents": documents,
     "alternatives": alternatives,
     "candidates": candidates,
     "attention": attention,
@@ -148,7 +160,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "zoomed": {"viewport": {"width": 640, "height": 450}, "device_scale_factor": 2},
 }
 RULES_OF_COLOURS = ("color-contrast", "link-in-text-block")
-FIRST_VISITS = ("empty", "candidates", "unserved", "document")
+FIRST_VISITS = ("empty", "menus", "candidates", "unserved", "document")
 
 
 def state_of(request: pytest.FixtureRequest) -> str:

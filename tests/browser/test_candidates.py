@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Api, Watch
-from tests.browser.reader import KIDS, PHONE, POOL, TWO, Reader, box_of, percent
+from tests.browser.reader import KIDS, PHONE, POOL, TWO, Reader, box_of, percent, posted
 
 pytestmark = [pytest.mark.browser, pytest.mark.parametrize("remembered", [{}])]
 
@@ -31,7 +31,7 @@ def likeliest(api: Api, text: str, index: int, **body: Any) -> list[list[str]]:
 def shown(page: Page) -> list[list[str]]:
     entries = page.locator("#candidates li")
     expect(entries).to_have_count(5)
-    return [entry.locator("span").all_text_contents() for entry in entries.all()]
+    return [entry.locator("span, button").all_text_contents() for entry in entries.all()]
 
 
 def test_word_shows_the_likeliest_tokens_at_its_place(reader: Reader, page: Page, api: Api) -> None:
@@ -77,7 +77,6 @@ def test_list_of_sentences_follows_a_chosen_word(reader: Reader, page: Page, api
     first = len(api.translate(TWO)["alignment"][0]["target_words"])
     reader.output.get_by_role("button").nth(first).click()
     expect(page.locator("#sentence")).to_have_value("1")
-    expect(page.locator("#candidates")).to_be_hidden()  # the panel of the map has them
 
 
 def test_new_text_closes_the_list(reader: Reader, page: Page) -> None:
@@ -94,3 +93,33 @@ def test_failure_is_told_where_the_list_would_be(reader: Reader, page: Page, wat
     page.route("**/attention", lambda route: route.abort())
     reader.output.get_by_role("button").first.click()
     expect(page.locator("#candidates")).to_contain_text("could not be loaded")
+
+
+def test_translation_goes_on_from_a_candidate(reader: Reader, page: Page, api: Api) -> None:
+    """The list told what could have come, and none of it could be chosen."""
+    translated(reader, POOL)
+    own = reader.output.text_content() or ""
+    reader.output.get_by_role("button").nth(1).click()
+    other = page.locator("#candidates li button").first
+    name = other.text_content() or ""
+    with page.expect_request("**/translate") as asked:
+        other.click()
+    prefix = posted(asked.value)["target_prefix"]
+    assert prefix == f"{own.split()[0]} {name}"
+    expected = api.translate(POOL, target_prefix=prefix, split_sentences=False)["translatedText"]
+    expect(reader.output).to_have_text(expected)
+    assert expected != own
+    expect(reader.output.get_by_role("button").first).to_be_visible()  # the words are aligned
+    link = reader.copied_link()
+    reader.go(link)
+    expect(reader.output).to_have_text(expected)
+    reader.button("The model’s own translation").click()
+    expect(reader.output).to_have_text(own)
+
+
+def test_list_is_shown_beside_attention_too(reader: Reader, page: Page) -> None:
+    translated(reader, POOL)
+    page.locator("#look-fold > summary").click()
+    reader.until_shown()
+    reader.output.get_by_role("button").first.click()
+    expect(page.locator("#candidates li")).to_have_count(5)

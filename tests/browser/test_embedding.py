@@ -16,7 +16,7 @@ def layers(api: Api, embedder: str) -> int:
 def test_task_is_chosen_and_shows_the_text_on_both_sides(
     reader: Reader, page: Page, api: Api, embedder: str
 ) -> None:
-    reader.read(POOL).choose("task", "embed")
+    reader.read(POOL).choose("way", "compare")
     expect(reader.output).to_be_hidden()
     expect(reader.source).to_be_hidden()
     expect(page.get_by_role("textbox", name="Text to embed")).to_have_value(POOL)
@@ -30,7 +30,7 @@ def test_task_is_chosen_and_shows_the_text_on_both_sides(
         assert shown == [token for token in tokens if token != "</s>"]
     expect(page.locator("#model")).to_contain_text(embedder)
     assert '"task":"embed"' in reader.command("look")
-    reader.choose("task", "translate")
+    reader.choose("way", "translate")
     expect(reader.output).to_have_text(api.translate(POOL)["translatedText"])
 
 
@@ -74,7 +74,7 @@ def test_averages_rollout_and_steps(reader: Reader, page: Page, api: Api, embedd
 
 def test_link_restores_it(reader: Reader, page: Page) -> None:
     reader.open(task="embed", text=KIDS, layer=1, head=2, query=3).until_shown()
-    assert reader.chosen("task") == "embed"
+    assert reader.chosen("way") == "compare"
     assert reader.chosen("heads") == "2"
     expect(page.locator("#steps-place")).to_have_text("Encoder, layer 2, head 3")
     assert "task=embed" in reader.copied_link()

@@ -9,19 +9,21 @@ from tests.browser.reader import KIDS, POOL, Reader
 pytestmark = pytest.mark.browser
 
 GERMAN = "Die Kinder hatten Angst vor den Löwen, deshalb gingen sie sofort."
+SPANISH = "Los niños tenían miedo de los leones, así que se fueron enseguida."
 
 
+@pytest.mark.parametrize(("text", "language"), [(GERMAN, "German"), (SPANISH, "Spanish")])
 def test_unserved_language_is_named_and_not_translated(
-    reader: Reader, page: Page, api: Api
+    reader: Reader, page: Page, api: Api, text: str, language: str
 ) -> None:
-    """German had become "This is Portuguese already"."""
-    reader.open().field.fill(GERMAN)
+    """Both had become "This is Portuguese already"."""
+    reader.open().field.fill(text)
     hint = page.locator("#same")
-    expect(hint).to_contain_text("This looks like German.")
+    expect(hint).to_contain_text(f"This looks like {language}.")
     expect(hint).to_contain_text("English and Portuguese")
     expect(reader.output).to_be_empty()
     expect(page.locator("#after")).to_be_hidden()
-    guess = api.post("/detect", q=GERMAN)[0]["language"]
+    guess = api.post("/detect", q=text)[0]["language"]
     name = {"en": "English", "pt": "Portuguese"}[guess]
     hint.get_by_role("button", name=f"Translate it as {name}").click()
     expect(reader.source).to_have_value(guess)
@@ -37,9 +39,11 @@ def test_text_in_another_script_is_said_to_be_unserved(
     expect(reader.output).to_be_empty()
 
 
-def test_text_without_words_is_said_to_have_none(reader: Reader, page: Page) -> None:
+def test_text_without_words_stays_as_it_is(reader: Reader, page: Page) -> None:
+    """Nothing was shown."""
     reader.open().field.fill("12345")
     expect(page.locator("#same")).to_contain_text("There are no words to translate.")
+    expect(reader.output).to_have_text("12345")
     reader.field.fill(POOL)
     expect(page.locator("#same")).to_be_hidden()
 

@@ -102,7 +102,7 @@ def test_long_text_is_cut_and_says_so(reader: Reader, page: Page) -> None:
 
 def test_translation_shows_no_vectors(reader: Reader, page: Page) -> None:
     read(reader, page, SENTENCES[0])
-    reader.choose("task", "translate")
+    reader.choose("way", "translate")
     expect(page.locator("#similarity")).to_be_hidden()
 
 

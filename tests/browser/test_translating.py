@@ -29,6 +29,8 @@ def test_typing_is_not_answered_letter_by_letter(reader: Reader, page: Page) -> 
     page.on("request", lambda request: asked.append(request.url))
     page.clock.install()
     reader.open()
+    expect(page.locator("#sample .arcs")).to_be_visible()
+    asked.clear()
     page.clock.pause_at(page.evaluate("Date.now()") + 1000)
     for letter in "The cat sat.":
         reader.type(letter)
@@ -50,9 +52,10 @@ def test_superseded_request_is_aborted(reader: Reader, page: Page, api: Api) -> 
             route.fallback()
         held.append(route)
 
+    reader.open()
+    expect(page.locator("#sample .arcs")).to_be_visible()
     page.route("**/translate", hold_first)
     page.on("requestfailed", lambda request: failed.append(request))
-    reader.open()
     with page.expect_request("**/translate"):
         reader.type("The")
     expect(reader.output).to_have_attribute("aria-busy", "true")

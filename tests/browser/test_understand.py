@@ -52,11 +52,11 @@ def test_way_is_chosen_and_hides_the_other(reader: Reader, page: Page) -> None:
     assert reader.chosen("way") == "translate"
     expect(page.locator("#understand")).to_be_hidden()
     page.locator("#way input:checked").focus()
-    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
     expect(page.get_by_role("heading", name="Who left")).to_be_visible()
     expect(reader.field).to_be_hidden()
     expect(page.locator("#look")).to_be_hidden()
-    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowRight")
     expect(reader.field).to_be_visible()
     expect(page.locator("#understand")).to_be_hidden()
 
@@ -326,7 +326,7 @@ def test_page_does_not_jump_while_it_loads(page: Page, way: str) -> None:
         page.goto(f"/#way={way}")
     page.evaluate(PAINTED)
     held[0].continue_()
-    expect(page.locator("#way input")).to_have_count(2)
+    expect(page.locator("#way input")).to_have_count(4)
     if way == "understand":
         expect(page.locator("#opening")).not_to_have_class("waiting")
         expect(page.locator("[data-scene=second] .arc")).to_be_visible()

@@ -2,12 +2,11 @@
 
 import { DEFAULTS, fromFragment, toFragment } from './state.js';
 
-const UNDERSTAND = `#${toFragment({ ...DEFAULTS, way: 'understand' })}`;
-
 const bare = () => location.pathname + location.search;
 const isLink = () => fromFragment(location.hash) !== null;
-const isOfWay = () => location.hash === '' || location.hash === UNDERSTAND;
-const fragmentOf = ({ way }) => (way === 'understand' ? UNDERSTAND : '');
+const fragmentOf = ({ way }) => (way === DEFAULTS.way ? '' : `#${toFragment({ ...DEFAULTS, way })}`);
+const linkedWay = () => fromFragment(location.hash)?.way ?? DEFAULTS.way;
+const isOfWay = () => location.hash === fragmentOf({ way: linkedWay() });
 
 /** Puts a link to a view into the address, and returns the whole address. */
 export function linkTo(view) {
@@ -32,7 +31,7 @@ export function keepAddress(store, linked, opened) {
       history.replaceState(null, '', bare() + wanted);
   });
   addEventListener('hashchange', () => {
-    if (isOfWay()) store.set({ way: location.hash === '' ? 'translate' : 'understand' });
+    if (isOfWay()) store.set({ way: linkedWay() });
     else if (isLink()) {
       store.set(linked());
       opened(location.hash);

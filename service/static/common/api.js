@@ -41,6 +41,10 @@ export const get = (path, signal) => send(path, { signal }, (response) => respon
 export const post = (path, body, signal) =>
   send(path, posted(body, signal), (response) => response.json());
 
+/** Posts a form, which may hold a file, and returns the answer's JSON. */
+export const postForm = (path, form, signal) =>
+  send(path, { method: 'POST', body: form, signal }, (response) => response.json());
+
 /** Posts a body and yields the JSON of each line of the answer, as soon as it has come. */
 export async function* postForLines(path, body, signal) {
   const options = posted(body, signal, { Accept: 'application/x-ndjson' });
@@ -126,7 +130,7 @@ async function refusal(response) {
  */
 export function errorOf(body, known = {}) {
   const openai = { message: body.error?.message, type: body.error?.code }; // under v1/
-  const own = { message: withDetails(body), type: body.error_type };
+  const own = { message: withDetails(body) ?? body.message, type: body.error_type };
   const { message, type } = typeof body.error === 'object' ? openai : own;
   return new ApiError(typeof message === 'string' ? message : '', {
     ...known,

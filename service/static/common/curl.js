@@ -1,8 +1,12 @@
 // Curl commands that repeat the page's requests.
 
 import { addressOf } from './api.js';
+import { page } from '../strings/page.js';
 import { makeCopy } from './copy.js';
-import { within } from './dom.js';
+import { element } from './dom.js';
+import { speaker } from './strings.js';
+
+const say = speaker(page);
 
 /** Quotes a word for a POSIX shell, which takes single-quoted text literally. */
 export function shellQuoted(text) {
@@ -20,11 +24,14 @@ export function curlCommand(path, body) {
 
 /** A command that can be unfolded and copied; it is hidden until a request was made. */
 export class CurlLine {
-  /** @param {HTMLDetailsElement} root With a `code` and a `button` in it. */
+  /** @param {HTMLDetailsElement} root Empty element. */
   constructor(root) {
     this.root = root;
-    this.code = within(root, 'code');
-    makeCopy(within(root, 'button'), () => this.code.textContent ?? '');
+    this.code = element('code');
+    const copy = element('button', { type: 'button', class: 'quiet', text: say('copyCommand') });
+    const command = element('pre', { tabindex: '0', 'aria-label': say('command') }, this.code);
+    root.replaceChildren(element('summary', { text: say('asCurl') }), command, copy);
+    makeCopy(copy, () => this.code.textContent ?? '');
   }
 
   /** Shows the command for a request that was just made. */

@@ -41,6 +41,13 @@ export function element(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** Creates an element of a drawing. */
+export function svg(name, attributes = {}) {
+  const node = document.createElementNS('http://www.w3.org/2000/svg', name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
+  return node;
+}
+
 /** Creates a fold that is closed at first. */
 export const folded = (title, ...content) =>
   element('details', {}, element('summary', { text: title }), ...content);
@@ -96,4 +103,21 @@ export function renderRadios(group, name, options, chosen, choose) {
 function radio(name, { value, label, title }, choose) {
   const input = element('input', { type: 'radio', name, value, onchange: () => choose(value) });
   return element('label', { class: 'option', title: title ?? null }, input, element('span', { text: label }));
+}
+
+/**
+ * Fills a menu with [value, name] and chooses one of them.
+ * @param {HTMLSelectElement} menu
+ * @param {string[][]} entries
+ * @param {string} chosen
+ */
+export function fillMenu(menu, entries, chosen) {
+  const key = JSON.stringify(entries);
+  if (menu.dataset.entries !== key) {
+    menu.dataset.entries = key;
+    menu.replaceChildren(
+      ...entries.map(([value, name]) => element('option', { value, text: name })),
+    );
+  }
+  menu.value = chosen;
 }

@@ -3,6 +3,7 @@
 
 import { byId } from './dom.js';
 import { DEFAULTS } from './state.js';
+import { keep, kept } from './storage.js';
 
 const STORED = 'regard-look';
 
@@ -11,23 +12,8 @@ const ABOUT = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'k
 
 /** Reports whether a view opens the fold: by its own choices, or by what the reader chose before. */
 export function isUnfolded(view) {
-  return view.look || ABOUT.some((name) => view[name] !== DEFAULTS[name]) || wasUnfolded();
-}
-
-function wasUnfolded() {
-  try {
-    return localStorage.getItem(STORED) === 'open';
-  } catch {
-    return false; // Without storage each page starts folded.
-  }
-}
-
-function remember(isOpen) {
-  try {
-    localStorage.setItem(STORED, isOpen ? 'open' : 'closed');
-  } catch {
-    // Without storage the choice lasts as long as the page.
-  }
+  const isAbout = ABOUT.some((name) => view[name] !== DEFAULTS[name]);
+  return view.look || isAbout || kept(STORED) === 'open';
 }
 
 /** Passes each translation on, but only while the fold is open. */
@@ -77,7 +63,7 @@ export class Fold {
   #toggle() {
     const isOpen = this.root.open;
     if (isOpen === this.isOpen) return;
-    remember(isOpen);
+    keep(STORED, isOpen ? 'open' : 'closed');
     this.store.set({ look: isOpen });
   }
 }

@@ -7,7 +7,7 @@ import { speaker } from './strings.js';
 const say = speaker(glossary);
 
 const MARGIN = 8; // Pixels between the meaning and the edges of the window.
-const GAP = 6; // Pixels above and below the meaning.
+const GAP = 6; // Pixels above the meaning.
 
 /** The terms of strings/glossary.js. */
 export const TERMS = Object.freeze([
@@ -17,8 +17,8 @@ export const TERMS = Object.freeze([
 ]);
 
 /**
- * A meaning, the button that has opened it, and the paragraph below which it stands.
- * @typedef {{node: HTMLElement, opener: HTMLElement|null, block: HTMLElement|null}} Meaning
+ * A meaning, and the button that has opened it.
+ * @typedef {{node: HTMLElement, opener: HTMLElement|null}} Meaning
  */
 
 /** @type {Object<string, Meaning>} */
@@ -54,7 +54,7 @@ function makeMeaning(name) {
   const node = element('p', { class: 'meaning', id: `meaning-${name}`, popover: 'auto' });
   node.textContent = say(name);
   /** @type {Meaning} */
-  const meaning = { node, opener: null, block: null };
+  const meaning = { node, opener: null };
   const growth = new ResizeObserver(() => place(meaning)); // Content above the meaning may grow.
   node.addEventListener('toggle', (event) => {
     const isOpen = /** @type {ToggleEvent} */ (event).newState === 'open';
@@ -63,31 +63,23 @@ function makeMeaning(name) {
       place(meaning);
       node.scrollIntoView({ block: 'nearest' });
       growth.observe(document.body);
-    } else {
-      growth.disconnect();
-      meaning.block?.style.removeProperty('margin-bottom');
-    }
+    } else growth.disconnect();
   });
   byId('main').append(node);
   return meaning;
 }
 
 /**
- * Puts a meaning below the paragraph of its term, and moves the content after the paragraph down.
+ * Puts a meaning below the line of its term.
  * @param {Meaning} meaning
  */
-function place(meaning) {
-  const { node, opener } = meaning;
+function place({ node, opener }) {
   if (!opener?.isConnected) return;
-  const block = /** @type {HTMLElement} */ (opener.closest('p, li') ?? opener);
-  meaning.block = block;
-  block.style.setProperty('margin-bottom', `${node.offsetHeight + 2 * GAP}px`);
   const box = opener.getBoundingClientRect();
-  const { bottom } = block.getBoundingClientRect();
   const room = document.documentElement.clientWidth - node.offsetWidth - MARGIN;
   const left = Math.max(MARGIN, Math.min(box.left, room));
   node.style.setProperty('left', `${left + scrollX}px`);
-  node.style.setProperty('top', `${bottom + GAP + scrollY}px`);
+  node.style.setProperty('top', `${box.bottom + GAP + scrollY}px`);
 }
 
 /** Reports whether a meaning is open; Escape then closes it and does nothing else. */

@@ -1,6 +1,7 @@
 // The choice of the page's language, and the texts that stand in the HTML.
 
 import { byId, renderRadios } from './dom.js';
+import { keep } from './storage.js';
 import { LANGUAGES, pageLanguage, speaker } from './strings.js';
 
 const LANGUAGE = 'regard-language';
@@ -48,12 +49,8 @@ export class LanguageChoice {
   }
 
   #choose(code) {
-    try {
-      localStorage.setItem(LANGUAGE, code);
-      sessionStorage.setItem(VIEW, this.view());
-    } catch {
-      return; // Without storage the browser's language counts.
-    }
+    if (!keep(LANGUAGE, code)) return; // The browser's language counts.
+    sessionStorage.setItem(VIEW, this.view());
     location.reload();
   }
 }

@@ -2,8 +2,8 @@
 // fragment to the server.
 
 /**
- * way: translate, or understand: the part of the page that is shown.
- * task: translate or embed.
+ * way: translate, documents or understand: the part of the page that is shown.
+ * task: translate, or embed to compare sentences.
  * model: The name of the model that embeds; null for the default one.
  * text, source, target: The text to translate and its languages; source `auto` is detected.
  * wanted: The translation to look into; null for the model's own.
@@ -86,7 +86,7 @@ const isNumberOr =
 
 // Functions that read the values of a link; they leave out unknown values.
 const READERS = {
-  way: oneOf('translate', 'understand'),
+  way: oneOf('translate', 'documents', 'understand'),
   task: oneOf('translate', 'embed'),
   model: isName,
   text: isText,

@@ -1,5 +1,7 @@
 // The language of the page, and the texts of the page in that language.
 
+import { kept } from './storage.js';
+
 /**
  * The texts of one part of the page: for each language, each name and its text. `{name}` in a text
  * stands for a value.
@@ -12,16 +14,8 @@ const STORED = 'regard-language';
 
 /** Returns the language of the page: the reader's choice, else the browser's language. */
 export function pageLanguage() {
-  const preferred = [storedLanguage(), ...navigator.languages.map((code) => code.slice(0, 2))];
+  const preferred = [kept(STORED), ...navigator.languages.map((code) => code.slice(0, 2))];
   return preferred.find((code) => code in LANGUAGES) ?? 'en';
-}
-
-function storedLanguage() {
-  try {
-    return localStorage.getItem(STORED) ?? '';
-  } catch {
-    return ''; // Without storage the browser's language counts.
-  }
 }
 
 /**

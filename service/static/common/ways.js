@@ -1,27 +1,51 @@
-// The choice between the two ways into the page.
+// The choice between the parts of the page.
 
-import { byId, renderRadios, within } from './dom.js';
+import { page } from '../strings/page.js';
+import { byId, changed, fillMenu, renderRadios, within } from './dom.js';
+import { FIRST } from './state.js';
 import { speaker } from './strings.js';
-import { ways } from '../strings/ways.js';
 
-const say = speaker(ways);
+const say = speaker(page);
 
-/** The radio buttons of the two parts: the translator, and the explanation of attention. */
+/** The parts, and the views that show them: to compare texts, the translator's field embeds them. */
+const WAYS = {
+  translate: { way: 'translate', task: 'translate' },
+  documents: { way: 'documents' },
+  compare: { way: 'translate', task: 'embed' },
+  understand: { way: 'understand' },
+};
+
+/** The radio buttons of the parts, and the menu of embedding models. */
 export class WayChoice {
-  /** @param {Store} store */
-  constructor(store) {
+  /**
+   * @param {Store} store
+   * @param {string[]} embedders Names of models; without one, no texts are compared.
+   */
+  constructor(store, embedders) {
     this.store = store;
-    within(byId('way'), 'legend').textContent = say('legend');
+    this.embedders = embedders;
+    within(byId('way'), 'legend').textContent = say('part');
+    byId('embedder').addEventListener('change', (event) => {
+      store.set({ model: changed(event).value, ...FIRST });
+    });
     store.subscribe((view) => this.render(view));
   }
 
   /** Shows the choice of a view, and its part of the page. */
-  render({ way }) {
-    const options = ['translate', 'understand'].map((value) => ({
-      value,
-      label: say(value),
-      title: say(`${value}Title`),
-    }));
-    renderRadios(byId('way'), 'way', options, way, (value) => this.store.set({ way: value }));
+  render({ way, task, model }) {
+    const { embedders } = this;
+    const served = Object.keys(WAYS).filter((name) => name !== 'compare' || embedders.length > 0);
+    const options = served.map((value) => ({ value, label: say(value) }));
+    const chosen = way === 'translate' && task === 'embed' ? 'compare' : way;
+    renderRadios(byId('way'), 'way', options, chosen, (value) => this.#choose(value));
+    byId('translate').dataset.task = task;
+    byId('text-label').textContent = say(task === 'embed' ? 'textToEmbed' : 'textToTranslate');
+    byId('embedder-choice').hidden = task !== 'embed' || embedders.length < 2;
+    fillMenu(byId('embedder'), embedders.map((name) => [name, name]), model ?? embedders[0] ?? '');
+  }
+
+  #choose(name) {
+    const { task = this.store.view.task, ...change } = WAYS[name];
+    this.store.set(task === this.store.view.task ? change : { ...change, task, ...FIRST });
   }
 }

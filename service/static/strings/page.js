@@ -1,4 +1,4 @@
-// The texts of the frame of the page: header, footer and commands.
+// The texts of the frame of the page: header, parts, footer and commands.
 
 /** @type {import('../common/strings.js').Texts} */
 export const page = {
@@ -8,6 +8,13 @@ export const page = {
     skip: 'Skip to the text',
     motto: 'Translate, and look inside.',
     nav: 'Page',
+    part: 'Part of the page',
+    translate: 'Translate',
+    documents: 'Documents',
+    compare: 'Compare',
+    understand: 'Understand',
+    textToTranslate: 'Text to translate',
+    textToEmbed: 'Text to embed',
     link: 'Copy link',
     colours: 'Colours',
     auto: 'Auto',
@@ -25,6 +32,13 @@ export const page = {
     skip: 'Ir para o texto',
     motto: 'Traduza e veja por dentro.',
     nav: 'Página',
+    part: 'Parte da página',
+    translate: 'Traduzir',
+    documents: 'Documentos',
+    compare: 'Comparar',
+    understand: 'Entender',
+    textToTranslate: 'Texto para traduzir',
+    textToEmbed: 'Texto para transformar em vetor',
     link: 'Copiar link',
     colours: 'Cores',
     auto: 'Automático',

@@ -3,7 +3,7 @@
 import { Latest, post } from '../common/api.js';
 import { byId, element, within } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
-import { percent, spoken } from '../common/text.js';
+import { percent, splitMark, spoken } from '../common/text.js';
 import { translate } from '../strings/translate.js';
 
 const say = speaker(translate);
@@ -43,9 +43,14 @@ export class Candidates {
   /**
    * Shows the likeliest tokens at the place of a word.
    * @param {WordPlace} word
-   * @param {{text: string, source: string, target: string, translated: string}} sentence
+   * @param {Object} sentence
+   * @param {string} sentence.text
+   * @param {string} sentence.source
+   * @param {string} sentence.target
+   * @param {string} sentence.translated
+   * @param {(function(string): Promise<void>)|null} sentence.choose Translates again, from a beginning.
    */
-  async show({ node, index }, { text, source, target, translated }) {
+  async show({ node, index }, { text, source, target, translated, choose }) {
     this.#node = node;
     this.root.hidden = false;
     this.content.replaceChildren(element('p', { text: say('candidatesLoading') }));
@@ -56,10 +61,15 @@ export class Candidates {
     try {
       const reply = await this.#latest.run((signal) => post('attention', body, signal));
       if (reply === undefined) return;
-      this.content.replaceChildren(...described(reply.items[0], index, node.textContent ?? ''));
+      const go = choose && ((prefix) => choose(prefix).catch(() => this.#fail()));
+      this.content.replaceChildren(...described(reply.items[0], index, node.textContent ?? '', go));
     } catch {
-      this.content.replaceChildren(element('p', { text: say('candidatesFailed') }));
+      this.#fail();
     }
+  }
+
+  #fail() {
+    this.content.replaceChildren(element('p', { text: say('candidatesFailed') }));
   }
 
   /** Hides the list. */
@@ -69,8 +79,8 @@ export class Candidates {
   }
 }
 
-/** Describes the tokens at the first token of a word. */
-function described({ target, probabilities }, index, word) {
+/** Describes the tokens at the first token of a word; a click on one calls `go` with the text up to it. */
+function described({ target, probabilities }, index, word, go) {
   const ids = target.ids.map((id) => (Array.isArray(id) ? id : [id]));
   const at = ids.slice(0, index).reduce((sum, tokens) => sum + tokens.length, 0);
   const { log_probs, likeliest } = probabilities;
@@ -82,15 +92,28 @@ function described({ target, probabilities }, index, word) {
   });
   const items = likeliest.tokens[at].map((token, rank) => {
     const share = likeliest.log_probs[at][rank];
-    return item(spoken(token), share === null ? 0 : Math.exp(share), rank === own);
+    const isEnd = token === '</s>' || go === null || rank === own;
+    const act = isEnd ? null : () => go(upTo(target, index, token));
+    return item(spoken(token), share === null ? 0 : Math.exp(share), rank === own, act);
   });
-  return [element('p', { text: title }), element('ol', {}, ...items)];
+  const hint = go === null ? [] : [element('p', { text: say('candidatesGo') })];
+  return [element('p', { text: title }), element('ol', {}, ...items), ...hint];
 }
 
-function item(name, share, isOwn) {
+/** Returns the translation up to a word, and a token in place of the word. */
+function upTo({ text, offsets }, index, token) {
+  const before = [...text].slice(0, offsets[index][0]).join('').trimEnd();
+  const [mark, rest] = splitMark(token);
+  return before + (mark && before ? ' ' : '') + rest;
+}
+
+function item(name, share, isOwn, act) {
   const filled = element('i', { 'aria-hidden': 'true' });
   filled.style.setProperty('--share', share.toFixed(4));
   const number = element('span', { text: percent(share) });
   const attributes = { class: isOwn ? 'own' : null, 'aria-current': isOwn ? 'true' : null };
-  return element('li', attributes, element('span', { text: name }), filled, number);
+  const label = act
+    ? element('button', { type: 'button', text: name, onclick: act })
+    : element('span', { text: name });
+  return element('li', attributes, label, filled, number);
 }

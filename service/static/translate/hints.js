@@ -49,10 +49,14 @@ export class Hints {
     this.#show(words, say('translateAs', { language: this.languages.name(guess) }), choose);
   }
 
-  /** Says that a text is in none of the served languages, or has no words at all. */
-  unknown(text) {
-    const hasLetters = /\p{L}/u.test(text);
-    this.#show(hasLetters ? say('noneServed', { served: this.#served() }) : say('noWords'));
+  /** Says that a text is in none of the served languages. */
+  unknown() {
+    this.#show(say('noneServed', { served: this.#served() }));
+  }
+
+  /** Says that a text has no words. */
+  noWords() {
+    this.#show(say('noWords'));
   }
 
   /** Says that a link asks for languages that the server does not translate. */

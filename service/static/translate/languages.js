@@ -1,6 +1,6 @@
 // The served language pairs, and the menus of languages.
 
-import { element } from '../common/dom.js';
+import { fillMenu } from '../common/dom.js';
 import { pageLanguage, speaker } from '../common/strings.js';
 import { translate } from '../strings/translate.js';
 
@@ -69,21 +69,4 @@ function nameIn(language, code) {
   } catch {
     return null; // The code is none of BCP 47.
   }
-}
-
-/**
- * Fills a menu with [value, name] and chooses one of them.
- * @param {HTMLSelectElement} menu
- * @param {string[][]} entries
- * @param {string} chosen
- */
-export function fillMenu(menu, entries, chosen) {
-  const key = JSON.stringify(entries);
-  if (menu.dataset.entries !== key) {
-    menu.dataset.entries = key;
-    menu.replaceChildren(
-      ...entries.map(([value, name]) => element('option', { value, text: name })),
-    );
-  }
-  menu.value = chosen;
 }

@@ -5,6 +5,7 @@ import { byId, element } from '../common/dom.js';
 import { UNPINNED } from '../common/state.js';
 
 const NUM_OTHERS = 3;
+const WORD = /([\p{L}\p{N}]+)/u;
 
 /** The list of other translations; empty until it is unfolded. */
 export class OtherTranslations {
@@ -79,17 +80,24 @@ export class OtherTranslations {
     if (this.root.dataset.texts === key) return;
     this.root.dataset.texts = key;
     const items = texts.map((text) => {
-      const content = areLong ? text : this.#button(text);
+      const content = areLong ? text : this.#button(text, texts[0]);
       return element('li', { lang: target, dir: 'auto' }, content);
     });
     this.root.replaceChildren(...items);
   }
 
-  #button(text) {
+  #button(text, own) {
     const choose = () => {
       const wanted = text === this.#translation?.own ? null : text;
       this.store.set({ wanted, ...UNPINNED });
     };
-    return element('button', { type: 'button', text, onclick: choose });
+    return element('button', { type: 'button', onclick: choose }, ...marked(text, own));
   }
+}
+
+/** Returns the parts of a text; words that the model's own translation does not have are marked. */
+function marked(text, own) {
+  const words = new Set(own.split(WORD));
+  const mark = (part, index) => (index % 2 === 0 || words.has(part) ? part : element('mark', { text: part }));
+  return text.split(WORD).map(mark);
 }

@@ -4,6 +4,7 @@ import { Latest, post } from '../common/api.js';
 import { makeCopy } from '../common/copy.js';
 import { byId, changed, setStale, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
+import { linkTo } from '../common/address.js';
 import { FIRST, UNPINNED } from '../common/state.js';
 import { cutOut } from '../common/text.js';
 import { translate } from '../strings/translate.js';
@@ -16,6 +17,7 @@ const say = speaker(translate);
 const TYPING_MILLISECONDS = 300;
 const SPEAKING_MILLISECONDS = 900;
 const SURE_PERCENT = 60; // A target changes by itself only for a language as sure as this.
+const AFTER = ['copy', 'share', 'listen', 'others', 'own']; // The buttons below a translation.
 
 /** Translates while the reader types; passes on a text that is to be embedded. */
 export class TranslationPanel {
@@ -79,6 +81,28 @@ export class TranslationPanel {
     byId('clear').addEventListener('click', () => this.#clear());
     byId('undo').addEventListener('click', () => this.#undo());
     makeCopy(byId('copy'), () => this.#shown);
+    byId('own').addEventListener('click', () => this.store.set({ wanted: null, ...UNPINNED }));
+    byId('share').hidden = !('share' in navigator);
+    byId('share').addEventListener('click', () => this.#share());
+    byId('listen').hidden = !('speechSynthesis' in window);
+    byId('listen').addEventListener('click', () => this.#read());
+    scrollTogether(/** @type {HTMLElement} */ (this.field.parentElement), this.output);
+  }
+
+  /** Offers the translation to the programs of the reader's system. */
+  #share() {
+    const work = navigator.share({ text: this.#shown, url: linkTo(this.store.view) });
+    work.catch(() => undefined); // The reader has changed their mind.
+  }
+
+  /** Lets the browser read the translation aloud, or stop. */
+  #read() {
+    const isReading = speechSynthesis.speaking;
+    speechSynthesis.cancel();
+    if (isReading) return;
+    const speech = new SpeechSynthesisUtterance(this.#shown);
+    speech.lang = this.#result?.target ?? '';
+    speechSynthesis.speak(speech);
   }
 
   /** Shows a view that a link has opened. */
@@ -86,6 +110,8 @@ export class TranslationPanel {
     this.#fill(this.store.view.text);
     this.#render(this.store.view);
     this.#translate();
+    const isFree = document.activeElement === document.body && matchMedia('(pointer: fine)').matches;
+    if (isFree && this.store.view.text === '') this.field.focus({ preventScroll: true });
   }
 
   /** Says that the server does not translate the languages of a link, until the next choice. */
@@ -95,9 +121,8 @@ export class TranslationPanel {
   }
 
   /** Translates a text as if it had been pasted. */
-  take(text, source) {
-    const target = this.languages.targetFor(source, this.store.view.target);
-    this.#replace({ text, source, target });
+  take({ text, source, target = this.store.view.target }) {
+    this.#replace({ text, source, target: this.languages.targetFor(source, target) });
   }
 
   /** Shows the alignment of a translation that the reader chose in place of the model's own. */
@@ -208,6 +233,8 @@ export class TranslationPanel {
     this.field.lang = view.source === 'auto' ? (this.#result?.source ?? '') : view.source;
     byId('clear').hidden = view.text === '';
     byId('undo').hidden = this.#replaced === null;
+    byId('own').hidden = view.wanted === null;
+    byId('panes').dataset.size = sizeOf(view.text);
     this.limit.render();
   }
 
@@ -259,7 +286,7 @@ export class TranslationPanel {
     if (detected === undefined) return false;
     const { q: text, target } = body;
     const { language, confidence, unserved } = detected;
-    if (confidence === 0) this.#refuse(text, target, () => this.hints.unknown(text));
+    if (confidence === 0 && /\p{L}/u.test(text)) this.#refuse(text, target, () => this.hints.unknown());
     else if (unserved !== undefined) {
       const choose = () => this.#chooseSource(language);
       this.#refuse(text, target, () => this.hints.unserved(unserved, language, choose));
@@ -285,7 +312,7 @@ export class TranslationPanel {
     this.output.classList.add('stale');
     this.candidates.hide();
     setStale(byId('look-fold'), true);
-    for (const id of ['copy', 'others']) byId(id).setAttribute('disabled', '');
+    for (const id of AFTER) byId(id).setAttribute('disabled', '');
   }
 
   /** Ends the busy state; the translation of an older text, or a part of one, stays dim. */
@@ -294,7 +321,7 @@ export class TranslationPanel {
     this.output.classList.remove('growing');
     this.output.classList.toggle('stale', isStale);
     setStale(byId('look-fold'), isStale);
-    for (const id of ['copy', 'others']) byId(id).toggleAttribute('disabled', isStale);
+    for (const id of AFTER) byId(id).toggleAttribute('disabled', isStale);
     byId('progress').hidden = true;
     this.output.style.minHeight = '';
   }
@@ -320,11 +347,13 @@ export class TranslationPanel {
    */
   #begin({ body, detectedLanguage }) {
     const { q: text, target } = body;
-    const source = detectedLanguage?.language ?? body.source;
+    const hasWords = detectedLanguage?.confidence !== 0; // Digits stay as they are.
+    const source = hasWords ? (detectedLanguage?.language ?? body.source) : target;
     this.#result = { text, source, target, own: '', sentences: [] };
     this.notice.hide();
     this.curl.show('translate', body);
-    this.#tellLanguage(this.#result, detectedLanguage);
+    if (hasWords) this.#tellLanguage(this.#result, detectedLanguage);
+    else this.hints.noWords();
     this.#render(this.store.view);
     this.output.style.minHeight = `${this.output.offsetHeight}px`; // The page must not jump.
     this.output.classList.remove('stale');
@@ -380,11 +409,11 @@ export class TranslationPanel {
   }
 
   /**
-   * Shows the likeliest tokens at a word; while attention is shown, it has them.
+   * Shows the likeliest tokens at a word.
    * @param {import('./candidates.js').WordPlace|null} word
    */
   #showCandidates(word) {
-    if (word === null || this.#result === null || this.store.view.look) {
+    if (word === null || this.#result === null) {
       this.candidates.hide();
       return;
     }
@@ -395,7 +424,16 @@ export class TranslationPanel {
       text: isOne ? text : cutOut(text, spans.source_words),
       translated: isOne ? this.#shown : cutOut(this.#shown, spans.target_words),
       ...{ source, target },
+      choose: isOne ? (prefix) => this.#continue(prefix) : null,
     });
+  }
+
+  /** Shows the translation that begins with a text. */
+  async #continue(prefix) {
+    const { text, source, target } = /** @type {Translation} */ (this.#result);
+    const body = { q: text, source, target, target_prefix: prefix, split_sentences: false };
+    const reply = await this.#aligning.run((signal) => post('translate', body, signal));
+    if (reply !== undefined) this.store.set({ wanted: reply.translatedText, ...UNPINNED });
   }
 
   /** Announces the translation to screen readers after a pause in typing. */
@@ -414,5 +452,21 @@ export class TranslationPanel {
       const choose = () => this.#chooseTarget(other);
       this.hints.already(source, other === target ? null : other, choose);
     } else if (!this.#keepsHint) this.hints.hide();
+  }
+}
+
+/** Returns the name of the size of letters for a text; the style sheet has the sizes. */
+const sizeOf = ({ length }) => (length > 600 ? 'small' : length > 200 ? 'middle' : 'large');
+
+/** Scrolls elements together: each shows the same share of its text. */
+function scrollTogether(...panes) {
+  const leader = () => panes.find((pane) => pane.matches(':hover')) ?? panes.find((pane) => pane.matches(':focus-within'));
+  for (const pane of panes) {
+    pane.addEventListener('scroll', () => {
+      if (pane !== leader()) return; // Its leader has moved it.
+      const share = pane.scrollTop / (pane.scrollHeight - pane.clientHeight);
+      for (const other of panes)
+        if (other !== pane) other.scrollTop = share * (other.scrollHeight - other.clientHeight);
+    });
   }
 }

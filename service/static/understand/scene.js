@@ -1,10 +1,9 @@
 // A sentence with one arc from a word to the word at which it looks most.
 
-import { element, setAttribute, setText } from '../common/dom.js';
+import { element, setAttribute, setText, svg } from '../common/dom.js';
 import { percent } from '../common/text.js';
 import { piecesOf } from './kids.js';
 
-const SVG = 'http://www.w3.org/2000/svg';
 const HALF_LABEL = 24; // Pixels; half of the widest label, “100 %”.
 const LIFT = 46; // Height of the arc above the words, in pixels.
 const MIN_WIDTH = 1.5;
@@ -35,8 +34,7 @@ export class Scene {
     this.isFirst = isFirst;
     this.choose = choose;
     this.words = element('p', { class: 'sentence', lang: 'en' });
-    this.drawing = document.createElementNS(SVG, 'svg');
-    this.drawing.setAttribute('aria-hidden', 'true');
+    this.drawing = svg('svg', { 'aria-hidden': 'true' });
     this.root = element('div', { class: 'scene', 'data-scene': name }, this.words, this.drawing);
     new ResizeObserver(() => this.#draw(false)).observe(this.root);
   }
@@ -172,10 +170,4 @@ function arcParts({ path, tip, label }, share) {
   const number = svg('text', label);
   setText(number, percent(share));
   return [line, svg('path', { d: tip, class: 'tip' }), number];
-}
-
-function svg(name, attributes) {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  return node;
 }
