@@ -23,8 +23,12 @@ _STATE = ".json"
 _CONTENT = ".data"
 
 
-def _new_secret() -> str:
+def _new_id() -> str:
     return secrets.token_hex(16)
+
+
+def _new_key() -> str:
+    return secrets.token_hex(32).upper()
 
 
 @dataclass(slots=True)
@@ -32,8 +36,8 @@ class DocumentState:
     name: str  # of the file with the translation
     characters: int  # code points in the texts
     expires: float  # Unix time at which the document is deleted
-    id: str = field(default_factory=_new_secret)  # cannot be guessed
-    key: str = field(default_factory=_new_secret)  # DeepL's clients send it together with the id
+    id: str = field(default_factory=_new_id)  # cannot be guessed
+    key: str = field(default_factory=_new_key)  # DeepL's clients send it together with the id
     status: Literal["queued", "translating", "done", "error"] = "queued"
     remaining_seconds: int | None = None  # estimated time until it is done; None if unknown
     error: str = ""  # reason why the document could not be translated
@@ -132,7 +136,7 @@ class DocumentStore:
 
     @contextmanager
     def _writing(self, name: str, expires: float | None = None) -> Iterator[BinaryIO]:
-        temporary = self.folder / f".{_new_secret()}"
+        temporary = self.folder / f".{_new_id()}"
         try:
             with temporary.open("wb") as file:
                 yield file

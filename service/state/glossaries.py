@@ -206,8 +206,7 @@ def _read(connection: Connection, glossary: str) -> Glossary:
         details = f"no glossary has the id {glossary[:SHOWN_CHARS]}"
         raise NotFoundError("Glossary not found", details=details)
     rows = connection.execute(
-        "SELECT source, target, number FROM dictionaries WHERE glossary = ? "
-        "ORDER BY source, target",
+        "SELECT source, target, number FROM dictionaries WHERE glossary = ? ORDER BY rowid",
         (glossary,),
     )
     name, created = found
@@ -244,8 +243,9 @@ def _write(connection: Connection, glossary: str, row: tuple[str, str, str, int,
             "glossary",
         )
     connection.execute(
-        "INSERT OR REPLACE INTO dictionaries (glossary, source, target, version, number, entries) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO dictionaries (glossary, source, target, version, number, entries) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (glossary, source, target) DO UPDATE SET "
+        "(version, number, entries) = (excluded.version, excluded.number, excluded.entries)",
         (glossary, *row),
     )
 

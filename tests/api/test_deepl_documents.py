@@ -1,5 +1,6 @@
 """DeepL's /v2/document: upload, status, one download, and errors in DeepL's shape."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ class Handle:
         assert response.status_code == 200, response.text
         assert response.json().keys() == {"document_id", "document_key"}
         self.server = server
+        assert re.fullmatch("[0-9A-F]{32}", response.json()["document_id"])
+        assert re.fullmatch("[0-9A-F]{64}", response.json()["document_key"])
         self.path = f"/v2/document/{response.json()['document_id']}"
         self.key = {"document_key": response.json()["document_key"]}
 

@@ -67,19 +67,19 @@ def test_form_and_csv(server: Server) -> None:
 
 
 def test_life_of_a_glossary_of_version_3(server: Server) -> None:
-    body = {"name": "Both", "dictionaries": [ENPT, PTEN]}
+    body = {"name": "Both", "dictionaries": [PTEN, ENPT]}
     response = server.post("/v3/glossaries", json=body)
     assert response.status_code == 201
     glossary = response.json()
     enpt = {"source_lang": "en", "target_lang": "pt", "entry_count": 2}
     pten = {"source_lang": "pt", "target_lang": "en", "entry_count": 1}
-    assert glossary["dictionaries"] == [enpt, pten]
+    assert glossary["dictionaries"] == [pten, enpt]  # in the order of the request
     path = f"/v3/glossaries/{glossary['glossary_id']}"
     assert server.get(path).json() == glossary
     assert server.get("/v3/glossaries").json() == {"glossaries": [glossary]}
     more = {"name": "New", "dictionaries": [{**PTEN, "entries": "mar\tsea"}]}
     changed = call(server, "PATCH", path, json=more).json()
-    assert (changed["name"], changed["dictionaries"][1]["entry_count"]) == ("New", 2)
+    assert (changed["name"], changed["dictionaries"][0]["entry_count"]) == ("New", 2)
     languages = {"source_lang": "PT", "target_lang": "EN-GB"}
     stored = {"source_lang": "pt", "target_lang": "en", "entries_format": "tsv"}
     assert server.get(f"{path}/entries", params=languages).json() == {

@@ -37,7 +37,7 @@ def test_glossary_comes_back_in_every_process(store: GlossaryStore, tmp_path: Pa
     assert uuid.UUID(created.glossary_id).version == 4
     assert created.name == "Estate"
     assert created.creation_time.endswith("Z")
-    expected = (DictionaryInfo("en", "pt", 2), DictionaryInfo("pt", "en", 1))
+    expected = (DictionaryInfo("pt", "en", 1), DictionaryInfo("en", "pt", 2))
     assert created.dictionaries == expected
     other = GlossaryStore(Database(str(tmp_path)))
     assert other.get(created.glossary_id) == created

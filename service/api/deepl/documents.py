@@ -103,7 +103,7 @@ async def upload(request: Request) -> Response:
     job = await unless_disconnected(request, opening)
     job.languages_differ = True
     documents.in_background(run(services, documents, job))
-    return JSONResponse({"document_id": job.state.id, "document_key": job.state.key})
+    return JSONResponse({"document_id": shown_id(job.state), "document_key": job.state.key})
 
 
 @router.post(
@@ -112,7 +112,7 @@ async def upload(request: Request) -> Response:
 async def status(request: Request, document_id: str) -> Response:
     """Returns the status of a document."""
     state = await find(request, document_id)
-    body: dict[str, Any] = {"document_id": state.id, "status": state.status}
+    body: dict[str, Any] = {"document_id": shown_id(state), "status": state.status}
     if state.status == "translating" and state.remaining_seconds is not None:
         body["seconds_remaining"] = state.remaining_seconds
     if state.status == "done":
@@ -154,6 +154,11 @@ def check_format(body: DocumentRequest, name: str) -> None:
             details="a document keeps its format; leave output_format out, or send "
             f"{extension[1:]}",
         )
+
+
+def shown_id(state: DocumentState) -> str:
+    """Returns the id as DeepL writes it, with capital letters; `find` accepts small ones too."""
+    return state.id.upper()
 
 
 async def find(request: Request, document_id: str) -> DocumentState:
