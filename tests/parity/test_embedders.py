@@ -15,9 +15,13 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from tokenizers import processors
-from torch import Tensor
+from torch import Tensor, nn
 from torch.testing import assert_close
 from transformers import (
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
     Gemma3TextConfig,
     Gemma3TextModel,
     GteConfig,
@@ -49,6 +53,14 @@ SIZES: dict[str, Any] = {
     "intermediate_size": 64,
     "max_position_embeddings": 300,
 }
+DISTIL_SIZES: dict[str, Any] = {
+    "vocab_size": 1000,
+    "dim": 32,
+    "n_layers": 3,
+    "n_heads": 4,
+    "hidden_dim": 64,
+    "max_position_embeddings": 300,
+}
 TEXTS = ["hello world", "a b c . hello", "the cat sat on the mat " * 12, "un ##believ able."]
 PROMPT = "query: "
 IDENTITY = "torch.nn.modules.linear.Identity"
@@ -74,6 +86,62 @@ def gte_with_longer_texts() -> Any:
     exponents = torch.arange(0, 8, 2) / 8
     model.rotary_emb.inv_freq.copy_(1 / ((500.0 * 2) ** exponents * 2 ** (2 / 8)))
     return model
+
+
+class JinaFeedForward(nn.Module):
+    """The rest of a layer of jina-embeddings-v2 (Günther et al. 2023, section 3)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gated_layers = nn.Linear(48, 128, bias=False)
+        self.wo = nn.Linear(64, 48)
+        self.layernorm = nn.LayerNorm(48, eps=1e-12)
+
+    def forward(self, x: Tensor, stream: Tensor) -> Tensor:
+        activated, other = self.gated_layers(x).chunk(2, dim=-1)
+        y: Tensor = self.layernorm(self.wo(F.gelu(activated) * other) + stream)
+        return y
+
+
+class NoPositions(nn.Module):
+    def forward(self, positions: Tensor) -> float:
+        return 0.0
+
+
+class Jina(nn.Module):
+    """jina-embeddings-v2, which is not in transformers: BERT's attention with ALiBi, and GEGLU.
+
+    The slopes of six heads are those of four heads, and two of the slopes between them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = SIZES | {"num_attention_heads": 6, "hidden_size": 48}
+        self.bert: Any = BertModel(BertConfig(**sizes), add_pooling_layer=False)
+        self.bert.embeddings.position_embeddings = NoPositions()
+        self.config, self.set_attn_implementation = (
+            self.bert.config,
+            self.bert.set_attn_implementation,
+        )
+        self.slopes = torch.tensor([2.0**-power for power in (2, 4, 6, 8, 1, 3)])
+        for layer in self.bert.encoder.layer:
+            layer.intermediate, layer.output = nn.Identity(), JinaFeedForward()
+
+    def forward(self, ids: Tensor, **options: Any) -> Any:
+        places = torch.arange(ids.shape[1])
+        bias = -self.slopes[:, None, None] * (places[:, None] - places).abs()
+        return self.bert(ids, attention_mask=bias[None], **options)
+
+    def save_pretrained(self, folder: Path) -> None:
+        self.config.save_pretrained(folder)
+        kept = {
+            name.replace(".output.gated", ".mlp.gated")
+            .replace(".output.wo", ".mlp.wo")
+            .replace(".output.layernorm", ".mlp.layernorm"): tensor
+            for name, tensor in self.bert.state_dict().items()
+            if "position" not in name
+        }
+        save_file(kept, folder / "model.safetensors")
 
 
 CASES = {
@@ -109,6 +177,16 @@ CASES = {
             **dict.fromkeys(("mlp_fc1_bias", "mlp_fc2_bias", "qkv_proj_bias", "prenorm"), False),
         },
         without=(*SIZES.keys() - {"vocab_size"}, "rope_parameters", "hidden_act", "layer_norm_eps"),
+    ),
+    "distilbert": Case(lambda: DistilBertModel(DistilBertConfig(**DISTIL_SIZES))),
+    "jina v2": Case(
+        Jina,
+        options={
+            "architectures": ["JinaBertForMaskedLM"],
+            "position_embedding_type": "alibi",
+            "feed_forward_type": "geglu",
+            "emb_pooler": "mean",
+        },
     ),
     "qwen3": Case(
         lambda: Qwen3Model(Qwen3Config(**SIZES, num_key_value_heads=2, head_dim=16)),
@@ -251,6 +329,7 @@ def test_a_vector_does_not_depend_on_the_batch(theirs: Any, tmp_path: Path) -> N
         np.testing.assert_array_equal(vector, other)
 
 
+JINA = {"model_type": "bert", "position_embedding_type": "alibi", "feed_forward_type": "geglu"}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "new", "position_embedding_type": "absolute"}, "supported: 'rope'"),
     ({"model_type": "new", "layer_norm_type": "rms_norm"}, "supported: 'layer_norm'"),
@@ -258,6 +337,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "gte", "rope_scaling": {"type": "ntk", "factor": 0}}, "factor is 0"),
     ({"model_type": "gte", "type_vocab_size": -1}, "type_vocab_size is -1"),
     ({"model_type": "nomic_bert", "moe_every_n_layers": 2}, "moe_every_n_layers is 2"),
+    ({"model_type": "distilbert", "n_heads": 5}, "768 is not a multiple of 5 heads"),
+    (JINA | {"feed_forward_type": "original"}, "feed_forward_type is 'original'"),
+    (JINA | {"hidden_size": 0}, "hidden_size is 0"),
     ({"model_type": "qwen3", "use_sliding_window": True}, "use_sliding_window is True"),
     ({"model_type": "qwen3", "num_key_value_heads": 5}, "32 heads do not share 5 keys evenly"),
     ({"model_type": "gemma3_text", "attn_logit_softcapping": 50}, "attn_logit_softcapping is 50"),

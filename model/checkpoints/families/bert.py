@@ -1,7 +1,12 @@
-"""Reads configs of BERT, RoBERTa, XLM-RoBERTa, CamemBERT and MPNet. Does not import torch."""
+"""Reads configs of BERT, RoBERTa, XLM-RoBERTa, CamemBERT, MPNet, DistilBERT and JinaBERT.
+
+Does not import torch. JinaBERT (jina-embeddings-v2) has ALiBi in place of a position table, and a
+gate (Günther et al. 2023, "Jina Embeddings 2", section 3).
+"""
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +21,8 @@ from model.checkpoints.families.encoder_family import (
     weights_and_biases,
 )
 from model.checkpoints.formats.files import positive_integer, unsupported
-from model.config import AttentionSpec, BlockSpec, NormSpec, TextEncoderConfig
+from model.config import Activation, AttentionSpec, BlockSpec, NormSpec, TextEncoderConfig
+from model.errors import UnsupportedModelError
 
 # Options that change the computation, with the implemented values. The first value is the default.
 SUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -48,17 +54,42 @@ FEED_FORWARD = {
     "feed_forward_residual.norm": "output.LayerNorm",
 }
 
+DISTIL_NAMES = {
+    **{f"mixer.{name}": f"attention.{name[0]}_lin" for name in ("query", "key", "value")},
+    "mixer.out": "attention.out_lin",
+    "mixer_residual.norm": "sa_layer_norm",
+    "feed_forward.fc1": "ffn.lin1",
+    "feed_forward.fc2": "ffn.lin2",
+    "feed_forward_residual.norm": "output_layer_norm",
+}
+DISTIL_OPTIONS = {
+    "dim": "hidden_size",
+    "hidden_dim": "intermediate_size",
+    "n_layers": "num_hidden_layers",
+    "n_heads": "num_attention_heads",
+    "activation": "hidden_act",
+}
+JINA_NAMES = ATTENTION | {
+    "feed_forward.fc2": "mlp.wo",
+    "feed_forward_residual.norm": "mlp.layernorm",
+}
+GATED = "encoder.layer.{i}.mlp.gated_layers.weight"
+JINA_GATE = {
+    "layers.{i}.feed_forward.fc1.weight": f"{GATED}[0/2]",
+    "layers.{i}.feed_forward.gate.weight": f"{GATED}[1/2]",
+}
+
 IGNORED = re.compile(
-    r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\."
+    r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\.|^vocab_"
 )
 """position_ids and token_type_ids are constants. The pooler is a layer on the first token's vector;
-sentence vectors do not need this layer. The heads cls and lm_head predict masked words."""
+sentence vectors do not need this layer. cls, lm_head and vocab_* predict masked words."""
 
 
-def bert_names(attention: Mapping[str, str]) -> dict[str, str]:
+def bert_names(layer: Mapping[str, str], place: str = "encoder.layer") -> dict[str, str]:
     modules = {"embedding.norm": "embeddings.LayerNorm"}
-    for ours, theirs in {**attention, **FEED_FORWARD}.items():
-        modules[f"layers.{{i}}.{ours}"] = f"encoder.layer.{{i}}.{theirs}"
+    for ours, theirs in layer.items():
+        modules[f"layers.{{i}}.{ours}"] = f"{place}.{{i}}.{theirs}"
     return TABLES | weights_and_biases(modules)
 
 
@@ -107,12 +138,39 @@ def read_bert(
     return checked(name, reasons, build)
 
 
-def _family(name: str, prefix: str, attention: Mapping[str, str], **defaults: Any) -> Family:
-    heads = "MaskedLM", "PreTraining"
-    embedders = f"{name}Model", *(f"{name}For{head}" for head in heads)
-    read = partial(read_bert, **defaults)
-    return Family(embedders, prefix, bert_names(attention), read, IGNORED)
+def read_distilbert(options: Options, name: str) -> TextEncoderConfig:
+    known = {DISTIL_OPTIONS.get(option, option): value for option, value in options.items()}
+    return read_bert({"num_hidden_layers": 6, **known}, name)
 
+
+def read_jina_bert(options: Options, name: str) -> TextEncoderConfig:
+    activations = {"geglu": Activation.GELU, "reglu": Activation.RELU}
+    given = str(options.get("feed_forward_type", "original"))
+    if given not in activations:
+        reason = f"feed_forward_type is {given!r}, supported: {', '.join(activations)}"
+        raise UnsupportedModelError(name, [reason])
+    config = read_bert({**options, "position_embedding_type": None}, name, token_types=2)
+    block = replace(
+        config.blocks[0],
+        mixer=replace(config.attention, has_alibi=True),
+        activation=activations[given],
+        has_gate=True,
+        ffn_biases=(False, True),
+    )
+    return replace(config, blocks=(block,) * config.layers, has_positions=False)
+
+
+def _family(name: str, prefix: str, attention: Mapping[str, str], **defaults: Any) -> Family:
+    names, read = bert_names(attention | FEED_FORWARD), partial(read_bert, **defaults)
+    return Family(_embedders(name), prefix, names, read, IGNORED)
+
+
+def _embedders(name: str) -> tuple[str, ...]:
+    return f"{name}Model", f"{name}ForMaskedLM", f"{name}ForPreTraining"
+
+
+JINA = "bert with alibi"
+"""Stands for the `model_type` of JinaBERT, whose files have that of BERT."""
 
 ROBERTA = {"pad_id": 1, "token_types": 2}
 MPNET: dict[str, Any] = {"pad_id": 1, "relative_buckets": 32, "sizes": (512, 30527)}
@@ -122,4 +180,14 @@ FAMILIES = {
     "xlm-roberta": _family("XLMRoberta", "roberta.", ATTENTION, **ROBERTA),
     "camembert": _family("Camembert", "roberta.", ATTENTION, **ROBERTA),
     "mpnet": _family("MPNet", "mpnet.", MPNET_ATTENTION, **MPNET),
+    "distilbert": Family(
+        *(_embedders("DistilBert"), "distilbert."),
+        bert_names(DISTIL_NAMES, "transformer.layer"),
+        *(read_distilbert, IGNORED),
+    ),
+    JINA: Family(
+        *(_embedders("JinaBert"), "bert."),
+        bert_names(JINA_NAMES) | JINA_GATE,
+        *(read_jina_bert, IGNORED),
+    ),
 }

@@ -35,6 +35,8 @@ def check_embedder(options: Options, name: str) -> None:
 
 def family_of(options: Options, name: str) -> Family:
     model_type = options.get("model_type")
+    if model_type == "bert" and options.get("position_embedding_type") == "alibi":
+        model_type = bert.JINA
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None:
         known = ", ".join(FAMILIES)
