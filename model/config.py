@@ -181,6 +181,7 @@ class ModelConfig:
     has_output_bias: bool = True
     layer_norm_eps: float = 1e-6  # added to the variance in layer norm
     max_length_factor: float = 3.0  # maximum ratio of target tokens to source tokens
+    min_target_tokens: int = 1  # number that a target may have, however short the source is
     # The decoder layer whose cross-attention was trained to align tokens.
     alignment_layer: int | None = None  # counted from 0; None if the checkpoint names none
     alignment_head: int = 0  # the head of this layer that was trained to align tokens
@@ -241,7 +242,7 @@ class ModelConfig:
         return self.encoder_block, self.decoder_block
 
     def max_target_tokens(self, source_tokens: int) -> int:
-        return max(1, -int(-self.max_length_factor * source_tokens // 1))
+        return max(self.min_target_tokens, -int(-self.max_length_factor * source_tokens // 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,20 @@ def write_multilingual(
     return len(names)
 
 
+def save_tokenizer(folder: Path, make: Any, name: str, pieces: bytes, **options: Any) -> Any:
+    """Saves a tokenizer of transformers, made of a SentencePiece file, as `tokenizer.json` alone.
+
+    `name` is the name that transformers expects of the SentencePiece file, which is removed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(pieces)
+    theirs = make.from_pretrained(str(folder), **options)
+    (folder / name).unlink()
+    theirs.save_pretrained(folder)
+    assert (folder / "tokenizer.json").is_file()
+    return theirs
+
+
 def randomize(model: Any, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -14,7 +14,6 @@ from model.checkpoints.families.hf_config import (
     read_model_options,
 )
 from model.checkpoints.families.opus_folder import (
-    PIECES,
     SOURCE_PIECES,
     TARGET_PIECES,
     TARGET_VOCAB,
@@ -193,7 +192,7 @@ def _read_folder(folder: Path) -> ModelFiles:
         own_ids = ids
     elif is_multilingual:
         weights = multilingual_folder.find_multilingual_weights(folder)
-        source_vocab = target_vocab = folder / PIECES
+        source_vocab = target_vocab = multilingual_folder.pieces_of(folder)
         pair, tokens = multilingual_folder.translates(folder)
         ids = own_ids = folder / VOCAB
     else:

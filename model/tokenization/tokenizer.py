@@ -14,6 +14,7 @@ import sentencepiece
 
 from model.errors import CheckpointFormatError
 from model.regular_files import check_file
+from model.tokenization.tokenizer_json import sentencepiece_model
 
 WORD_START = "\u2581"
 
@@ -58,6 +59,8 @@ class TokenizedText:
 class Tokenizer:
     """Tokenises with one SentencePiece vocabulary, whose file also holds the normaliser.
 
+    The file is one of SentencePiece, or a `tokenizer.json` that was converted from one.
+
     The normaliser replaces or removes characters before a text is split into tokens. Texts must not
     have lone surrogates.
     """
@@ -65,7 +68,11 @@ class Tokenizer:
     def __init__(self, path: Path) -> None:
         try:
             check_file(path)
-            self.processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+            if path.suffix == ".json":
+                made = sentencepiece_model(path)
+                self.processor = sentencepiece.SentencePieceProcessor(model_proto=made)
+            else:
+                self.processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
             # This call raises an error if a piece is not valid UTF-8.
             self.processor.id_to_piece([*range(self.processor.vocab_size())])
         except (RuntimeError, OSError, UnicodeDecodeError) as error:

@@ -7,20 +7,43 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer
+from sentencepiece import SentencePieceProcessor
+from transformers import (
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    M2M100Tokenizer,
+    NllbTokenizer,
+)
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
 from model.checkpoints.build import load_engine
+from model.checkpoints.families import hf_config
 from model.checkpoints.families import multilingual_folder as codes
 from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import find_models, load_vocabularies, read_folder
 from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.sequence import EngineLimits, Sequence
-from tests.hf_files import SENTENCE, write_multilingual
+from tests.hf_files import (
+    SENTENCE,
+    SOURCE_TEXT,
+    pieces_model,
+    randomize,
+    save_tokenizer,
+    write_multilingual,
+)
 from tests.tiny import translate
 from tests.tiny_text import write_json
 
 CPU = torch.device("cpu")
+SIZES: dict[str, Any] = {
+    "d_model": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+}
 LANGUAGES = {
     "m2m": ["__af__", "__en__", "__pt__"],
     "nllb": ["eng_Latn", "por_Latn", "zho_Hans", "zho_Hant"],
@@ -114,7 +137,7 @@ def test_one_set_of_weights_serves_every_pair(
             torch.tensor([sequence.source]),
             do_sample=False,
             num_beams=1,
-            max_new_tokens=3 * len(sequence.source),
+            max_new_tokens=max(32, 3 * len(sequence.source)),
             suppress_tokens=[1, 3],
             forced_bos_token_id=sequence.first_id,
         )
@@ -238,16 +261,45 @@ def test_damaged_folder_is_refused(
 
 
 @pytest.mark.parametrize("kind", [*LANGUAGES])
-@pytest.mark.parametrize("name", ["en-pt", "many"])
-def test_folder_with_a_tokenizer_json_alone_says_what_it_lacks(
-    tmp_path: Path, kind: str, name: str
-) -> None:
+def test_folder_without_pieces_says_what_it_lacks(tmp_path: Path, kind: str) -> None:
     """It was taken for an OPUS-MT model without its files."""
-    write_folder(tmp_path / name, kind)
-    (tmp_path / name / "sentencepiece.bpe.model").unlink()
+    write_folder(tmp_path / "many", kind)
+    (tmp_path / "many" / "sentencepiece.bpe.model").unlink()
     with pytest.raises(CheckpointFormatError, match=r"has no sentencepiece\.bpe\.model$"):
-        read_folder(tmp_path / name)
-    (tmp_path / name / "tokenizer.json").write_text("{}", encoding="utf-8")
-    words = r"no sentencepiece\.bpe\.model, and tokenizer\.json is not read .* fine-tuned from"
-    with pytest.raises(CheckpointFormatError, match=words):
-        read_folder(tmp_path / name)
+        read_folder(tmp_path / "many")
+
+
+def test_tokenizer_json_alone_has_the_ids_of_both_tokenizers(tmp_path: Path) -> None:
+    """As transformers saves NLLB-200 since version 5: it was refused."""
+    folder, languages = tmp_path / "nllb", LANGUAGES["nllb"]
+    pieces = pieces_model(tuple(SOURCE_TEXT), model_type="bpe")
+    theirs = save_tokenizer(
+        folder, NllbTokenizer, "sentencepiece.bpe.model", pieces, extra_special_tokens=languages
+    )
+    model = M2M100ForConditionalGeneration(M2M100Config(vocab_size=len(theirs) + 2, **SIZES))
+    randomize(model, seed=2)
+    model.save_pretrained(folder)
+    (files,) = find_models(str(tmp_path))
+    assert files.targets == ["en", "pt", "zh-Hans", "zh-Hant"]
+    assert files.tokens is not None
+    vocabularies = load_vocabularies(files).between(files.tokens, "en", "zh-Hant")
+    assert vocabularies.first_id == theirs.convert_tokens_to_ids("zho_Hant")
+    slow = SentencePieceProcessor(model_proto=pieces)
+    for text in (SENTENCE, "Trees,  \ufb01t thethehere, é \u6f22", "the eng_Latn </s> is small"):
+        first, *ids, last = vocabularies.source.tokenize(text).ids
+        assert ids == [number + 1 if number else 3 for number in slow.encode(text)]
+        assert (first, last) == (theirs.convert_tokens_to_ids("eng_Latn"), 2)
+        assert vocabularies.source.detokenize(ids).text == slow.decode(slow.encode(text)).replace(
+            " \u2047 ", ""
+        )
+    assert vocabularies.source.tokenize(SENTENCE).ids == theirs(SENTENCE)["input_ids"]
+    engine = load_engine(files, CPU, "float32", EngineLimits(max_rows=2), True)
+    given = Sequence(0, theirs(SENTENCE)["input_ids"], first_id=vocabularies.first_id)
+    assert translate(engine, [given])[0][0].tokens[0] == vocabularies.first_id
+
+
+def test_short_source_may_have_a_long_target(tmp_path: Path) -> None:
+    """A word of one piece, which may be many pieces of Burmese, got 9 tokens."""
+    write_folder(tmp_path / "en-pt", "nllb")
+    config = hf_config.read_config(tmp_path / "en-pt", 10**6, unk_id=3)
+    assert [config.max_target_tokens(length) for length in (2, 3, 10, 11)] == [32, 32, 32, 33]

@@ -21,6 +21,11 @@ GENERATION_CONFIG = "generation_config.json"
 MAX_LENGTH_FACTOR = 3.0
 """Maximum ratio of target tokens to source tokens: Marian's default, which no file changes."""
 
+MULTILINGUAL_TARGET = 32
+"""Number of tokens that every target of a multilingual model may have.
+
+A word that is one piece in one language may be many in another, such as Burmese."""
+
 LAYER_NORM_EPS = 1e-5
 
 ACTIVATIONS = {
@@ -64,6 +69,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "position_offset": 2,
         "has_output_bias": False,
         "scales_embeddings": True,
+        "min_target_tokens": MULTILINGUAL_TARGET,
     },
 }
 """Properties of a `model_type` that the library transformers fixes in code.

@@ -7,7 +7,7 @@ Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-1
 import re
 from pathlib import Path
 
-from model.checkpoints.families.hf_config import CONFIG, read_model_options
+from model.checkpoints.families.hf_config import read_model_options
 from model.checkpoints.families.opus_folder import (
     EOS,
     PIECES,
@@ -63,14 +63,17 @@ def is_multilingual_folder(folder: Path) -> bool:
     return (folder / PIECES).is_file() or read_model_options(folder).get("model_type") == MODEL_TYPE
 
 
+def pieces_of(folder: Path) -> Path:
+    """Returns the file of the pieces; fast tokenizers of transformers save `tokenizer.json` alone.
+
+    If there are both, it is the one of SentencePiece. It need not exist.
+    """
+    both = folder / PIECES, folder / TOKENIZER
+    return next((path for path in both if path.is_file()), both[0])
+
+
 def find_multilingual_weights(folder: Path) -> Path:
-    if not (folder / PIECES).is_file() and (folder / TOKENIZER).is_file():
-        raise CheckpointFormatError(
-            f"{folder} has no {PIECES}, and {TOKENIZER} is not read in its place. Take {PIECES} "
-            "from the repository of the model, or of the model that it was fine-tuned from, and "
-            f"put it beside {CONFIG}."
-        )
-    return find_weights(folder, (PIECES,))
+    return find_weights(folder, (pieces_of(folder).name,))
 
 
 def translates(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens]:
@@ -127,13 +130,16 @@ def read_ids(folder: Path) -> dict[str, int]:
     because this file has only three of the four special tokens. The ids of the language tokens
     follow the ids of the pieces, unless the folder lists other ids. In a fine-tuned NLLB-200, for
     example, an added language comes after `<mask>`. The vocabulary size in the config may exceed
-    the number of these pieces and tokens by up to MAX_UNUSED.
+    the number of these pieces and tokens by up to MAX_UNUSED. `tokenizer.json` has all ids.
     """
-    vocabulary = folder / VOCAB
-    if vocabulary.is_file():
+    path, vocabulary = pieces_of(folder), folder / VOCAB
+    if path.name == TOKENIZER:
+        pieces = Tokenizer(path)
+        ids = {name: i for i, name in enumerate(pieces.pieces([*range(pieces.vocab_size)]))}
+    elif vocabulary.is_file():
         ids = read_vocabulary(vocabulary)
     else:
-        pieces = Tokenizer(folder / PIECES)
+        pieces = Tokenizer(path)
         names = pieces.pieces(list(range(len(SIGNS) - 1, pieces.vocab_size)))
         ids = {name: number for number, name in enumerate([*SIGNS, *names])}
     listed = added_ids(folder)
@@ -170,4 +176,4 @@ def read_tokenizer(folder: Path) -> MappedTokenizer:
     signs = {ids[sign] for sign in SIGNS if sign in ids and sign != UNK}
     unused = {number for name, number in ids.items() if name.startswith("<unused ")}
     special = signs | unused | {ids[each] for each in language_tokens(folder)}
-    return MappedTokenizer(folder / PIECES, ids, special, ids[EOS], ids[UNK])
+    return MappedTokenizer(pieces_of(folder), ids, special, ids[EOS], ids[UNK])
