@@ -33,6 +33,7 @@ from transformers import (
     Qwen3Model,
 )
 
+from model.backends.encoder_batch import padded_batch, run_layers
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models, load_tokenizer
 from model.checkpoints.families.text_encoders import FAMILIES, read_config
@@ -118,11 +119,10 @@ class Jina(nn.Module):
         super().__init__()
         sizes = SIZES | {"num_attention_heads": 6, "hidden_size": 48}
         self.bert: Any = BertModel(BertConfig(**sizes), add_pooling_layer=False)
-        self.bert.embeddings.position_embeddings = NoPositions()
-        self.config, self.set_attn_implementation = (
-            self.bert.config,
-            self.bert.set_attn_implementation,
-        )
+        self.config = self.bert.config
+        self.set_attn_implementation = self.bert.set_attn_implementation
+        embeddings: Any = self.bert.embeddings
+        embeddings.position_embeddings = NoPositions()
         self.slopes = torch.tensor([2.0**-power for power in (2, 4, 6, 8, 1, 3)])
         for layer in self.bert.encoder.layer:
             layer.intermediate, layer.output = nn.Identity(), JinaFeedForward()
@@ -327,6 +327,11 @@ def test_a_vector_does_not_depend_on_the_batch(theirs: Any, tmp_path: Path) -> N
     alone = [embed(ours, [job])[0] for job in jobs]
     for vector, other in zip(alone, embed(ours, jobs, slice_tokens=100), strict=True):
         np.testing.assert_array_equal(vector, other)
+    padded = padded_batch(ours.encoder, [job.ids for job in jobs])  # as on a GPU
+    for _ in run_layers(padded, padded.num_tokens):
+        pass
+    (texts,) = padded.read_texts()
+    assert_close(ours.embed(texts), torch.from_numpy(np.stack(alone)), **TOLERANCE)
 
 
 JINA = {"model_type": "bert", "position_embedding_type": "alibi", "feed_forward_type": "geglu"}

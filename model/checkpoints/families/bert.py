@@ -161,7 +161,7 @@ def read_jina_bert(options: Options, name: str) -> TextEncoderConfig:
 
 
 def _family(name: str, prefix: str, attention: Mapping[str, str], **defaults: Any) -> Family:
-    names, read = bert_names(attention | FEED_FORWARD), partial(read_bert, **defaults)
+    names, read = bert_names({**attention, **FEED_FORWARD}), partial(read_bert, **defaults)
     return Family(_embedders(name), prefix, names, read, IGNORED)
 
 
