@@ -45,11 +45,13 @@ class Sinusoids(StrEnum):
 
     With n = d_model / 2, frequency k is 10000^(-k/(n-1)) in Marian. It is 10000^(-k/n) in the
     Hugging Face port of Marian. Both put all sines in the first half of a position's vector, and
-    all cosines in the second half.
+    all cosines in the second half. OpenNMT-py has the frequencies of the port, with sines and
+    cosines in turn.
     """
 
     MARIAN = "marian"
     HUGGING_FACE = "hugging-face"
+    OPENNMT = "opennmt"
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ class Embedding(nn.Module):
 
 
 def sinusoid_table(length: int, d_model: int, convention: Sinusoids) -> Tensor:
-    """Returns position embeddings (length, d_model), float32: sines first, then cosines.
+    """Returns position embeddings (length, d_model), float32.
 
     Source: Vaswani et al. 2017, section 3.5; marian-dev, src/graph/node_initializers.cpp.
     """
@@ -113,6 +113,8 @@ def sinusoid_table(length: int, d_model: int, convention: Sinusoids) -> Tensor:
     divisor = n - 1 if convention is Sinusoids.MARIAN else n
     frequencies = 10000.0 ** (-torch.arange(n, dtype=torch.float64) / divisor)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies  # (length, n)
+    if convention is Sinusoids.OPENNMT:
+        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
     return torch.cat([angles.sin(), angles.cos()], dim=-1).float()
 
 

@@ -16,12 +16,15 @@ from model.backends.cuda.runner import CudaRunner, fitting_rows
 from model.backends.native.library import can_serve, select_native_precision
 from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
-from model.checkpoints.families import hf_config, hf_weights, marian
+from model.checkpoints.families import ctranslate2, hf_config, hf_weights, marian
+from model.checkpoints.families.ctranslate2_folder import read_options
 from model.checkpoints.families.opus_folder import read_target_ids
+from model.checkpoints.formats.ctranslate2 import CTranslate2File
 from model.checkpoints.formats.marian_bin import MarianFile, MarianNpz
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.load import (
     NPZ,
+    Format,
     ModelFiles,
     Vocabularies,
     check_vocabularies,
@@ -36,6 +39,7 @@ from model.inspection.query import AttentionJob, ProbabilityQuery
 from model.inspection.results import TokenProbabilities
 from model.precision import Precision, select_precision
 from model.sequence import EngineLimits, Sequence
+from model.tokenization.tokenizer import MappedTokenizer
 
 logger = logging.getLogger("regard.models")
 
@@ -65,12 +69,14 @@ def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDe
         DeviceError: The precision is unknown, or the device does not compute in it.
     """
     vocabularies = load_vocabularies(files)
-    read = _read_marian if files.is_marian else _read_hugging_face
-    config, load, is_quantized = read(files, vocabularies)
+    config, load, is_quantized = READERS[files.format](files, vocabularies)
+    check_vocabularies(config, vocabularies, files)
+    if files.tokens is not None:
+        config = replace(config, forces_first=files.tokens.begins_target)
     precision = select_native_precision(config, dtype, device)
     if is_quantized and precision is Precision.INT8:
-        return load(is_quantized=True)
-    model = load()
+        return load(config, is_quantized=True)
+    model = load(config)
     if precision is Precision.INT8 or (precision is Precision.FLOAT16 and dtype == "auto"):
         pairs = forced_pairs(model, files, vocabularies) if dtype == "auto" else []
         if precision is Precision.INT8:
@@ -82,21 +88,20 @@ def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDe
         del model  # frees its memory for the second model
         is_half = precision is Precision.FLOAT16
         precision = Precision.FLOAT32 if is_half else select_precision(dtype, device)
-        model = load()
+        model = load(config)
     model.precision = precision
     return model.to(device, precision.dtype)
 
 
 Read = tuple[ModelConfig, Callable[..., EncoderDecoder], bool]
-"""A config, a function that loads the weights, and whether the file has int8 weights."""
+"""A config, a function that loads the weights for it, and whether the file has int8 weights."""
 
 
 def _read_marian(files: ModelFiles, vocabularies: Vocabularies) -> Read:
     file = (MarianNpz if files.weights.suffix == NPZ else MarianFile)(files.weights)
     tokenizer = vocabularies.target
     config = marian.read_config(file, files.max_length_factor, tokenizer.eos_id, tokenizer.unk_id)
-    check_vocabularies(config, vocabularies, files)
-    return config, partial(marian.load_weights, file, config), file.is_quantized
+    return config, partial(marian.load_weights, file), file.is_quantized
 
 
 def _read_hugging_face(files: ModelFiles, vocabularies: Vocabularies) -> Read:
@@ -107,10 +112,23 @@ def _read_hugging_face(files: ModelFiles, vocabularies: Vocabularies) -> Read:
         # that case, `read_tensors` raises an error that names the damaged file.
         read_tensors(files.weights)
         raise
-    check_vocabularies(config, vocabularies, files)
-    if files.tokens is not None:
-        config = replace(config, forces_first=files.tokens.begins_target)
-    return config, partial(hf_weights.load_weights, files.weights, config), False
+    return config, partial(hf_weights.load_weights, files.weights), False
+
+
+def _read_ctranslate2(files: ModelFiles, vocabularies: Vocabularies) -> Read:
+    file = CTranslate2File(files.weights)
+    target = vocabularies.target
+    assert isinstance(target, MappedTokenizer)
+    config = ctranslate2.read_config(file, read_options(file), target)
+    is_quantized = file.is_int8("encoder/layer_0/ffn/linear_0/weight")
+    return config, partial(ctranslate2.load_weights, file), is_quantized
+
+
+READERS = {
+    Format.MARIAN: _read_marian,
+    Format.HUGGING_FACE: _read_hugging_face,
+    Format.CTRANSLATE2: _read_ctranslate2,
+}
 
 
 def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str) -> bool:
@@ -185,7 +203,7 @@ def forced_pairs(
     texts = SAMPLES.get(language) or all_samples()
     tokenizer, first_id = vocabularies.source, vocabularies.first_id
     ids = [tokenizer.encode(text)[: MAX_TOKENS - 1] for text in texts]
-    sources = [[*each, tokenizer.eos_id] for each in ids]
+    sources = [[*each, *tokenizer.source_end] for each in ids]
     limits = EngineLimits(max_rows=len(sources), max_source_tokens=MAX_TOKENS)
     engine = Engine(TorchRunner(model, limits), limits)
     engine.admit([Sequence(i, source, first_id=first_id) for i, source in enumerate(sources)])

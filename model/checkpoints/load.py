@@ -3,10 +3,11 @@
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from functools import cached_property
 from pathlib import Path
 
-from model.checkpoints.families import multilingual_folder, opus_folder
+from model.checkpoints.families import ctranslate2_folder, multilingual_folder, opus_folder
 from model.checkpoints.families.hf_config import (
     CONFIG,
     FAMILIES,
@@ -50,10 +51,17 @@ LARGEST_LENGTH_FACTOR = 100.0
 
 MARIAN_WEIGHTS = "model.*.bin"
 NPZ = ".npz"
-CTRANSLATE2_WEIGHTS = "model.bin"
 
 TRANSLATORS = ("bart", "mbart", "t5", "mt5", "umt5", "fsmt", "pegasus", "blenderbot")
 """Values of `model_type` of translation models that are not served."""
+
+
+class Format(Enum):
+    """The program whose names the tensors have."""
+
+    MARIAN = auto()
+    HUGGING_FACE = auto()
+    CTRANSLATE2 = auto()
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ class ModelFiles:
     target_ids: Path | None = None
     tokens: LanguageTokens | None = field(default=None, hash=False)
     title: str = ""  # used if the model has more than one pair
-    is_marian: bool = True  # whether the tensors have Marian's names, and not those of Hugging Face
+    format: Format = Format.MARIAN
     is_multilingual: bool = False  # M2M100 or NLLB: the vocabulary has a token for each language
 
     @property
@@ -116,7 +124,8 @@ def find_models(reference: str) -> list[ModelFiles]:
     if not folders:
         reason = (
             f"{reference} holds no model: it has no file {MARIAN_WEIGHTS}, no *{NPZ} in a folder "
-            f"with *.spm, and no {CONFIG} with the model_type {' or '.join(FAMILIES)}"
+            f"with *.spm, no {CONFIG} with the model_type {' or '.join(FAMILIES)}, and no "
+            f"{ctranslate2_folder.WEIGHTS} with *vocabulary.json"
             f"{_other_type(Path(reference) / CONFIG)}"
         )
         raise CheckpointNotFoundError(reason + _advice(Path(reference)))
@@ -141,11 +150,6 @@ def _advice(folder: Path) -> str:
     compressed = sorted(path.name for path in folder.glob("*.gz"))
     if compressed:
         return f". {', '.join(compressed)} must be unpacked: `gunzip {folder}/*.gz`"
-    if (folder / CTRANSLATE2_WEIGHTS).is_file() and any(folder.glob("*vocabulary.*")):
-        return (
-            ". The folder was converted for CTranslate2, whose files are not served. Serve the "
-            "Hugging Face or Marian folder that it was made from"
-        )
     with suppress(CheckpointError):
         if read_options(folder / CONFIG).get("model_type") in TRANSLATORS:
             return (
@@ -158,15 +162,20 @@ def _advice(folder: Path) -> str:
 
 def _marks_model(path: Path) -> bool:
     if path.name == CONFIG:
-        return is_translation_model(path.parent)
+        return is_translation_model(path.parent) and not ctranslate2_folder.is_converted(
+            path.parent
+        )
+    if path.name == ctranslate2_folder.WEIGHTS:
+        return ctranslate2_folder.is_converted(path.parent)
     if path.suffix == NPZ:
         return is_trained_npz(path) and any(path.parent.glob("*.spm"))
     return path.match(MARIAN_WEIGHTS)
 
 
 def read_folder(folder: Path) -> ModelFiles:
-    """Returns the one model in a folder of Firefox/Bergamot, OPUS-MT or Hugging Face."""
-    files = _read_folder(folder)
+    """Returns the one model in a folder of Firefox/Bergamot, OPUS-MT, Hugging Face, CTranslate2."""
+    is_converted = ctranslate2_folder.is_converted(folder)
+    files = (_read_converted if is_converted else _read_folder)(folder)
     vocabularies = files.source_vocab, files.target_vocab, files.source_ids, files.target_ids
     parts = files.weights, *vocabularies, files.shortlist
     check_pointers(path for path in parts if path is not None)
@@ -212,8 +221,28 @@ def _read_folder(folder: Path) -> ModelFiles:
         target_ids=own_ids if own_ids.is_file() else ids,
         tokens=tokens,
         title=title_of(folder),
-        is_marian=is_opus,
+        format=Format.MARIAN if is_opus else Format.HUGGING_FACE,
         is_multilingual=is_multilingual,
+    )
+
+
+def _read_converted(folder: Path) -> ModelFiles:
+    weights, source_vocab, target_vocab, source_ids, target_ids = ctranslate2_folder.find_parts(
+        folder
+    )
+    pair, tokens = ctranslate2_folder.translates(folder, source_ids)
+    return ModelFiles(
+        *(pair or ("", "")),
+        weights,
+        source_vocab,
+        target_vocab,
+        shortlist=None,
+        max_length_factor=MAX_LENGTH_FACTOR,
+        source_ids=source_ids,
+        target_ids=target_ids,
+        tokens=tokens,
+        title=title_of(folder),
+        format=Format.CTRANSLATE2,
     )
 
 
@@ -298,6 +327,8 @@ def load_vocabularies(files: ModelFiles) -> Vocabularies:
     target: Tokenizer
     if files.is_multilingual:
         source = target = multilingual_folder.read_tokenizer(files.folder)
+    elif files.format is Format.CTRANSLATE2:
+        source, target = ctranslate2_folder.read_tokenizers(files.folder)
     elif files.source_ids is not None and files.target_ids is not None:
         source = read_tokenizer(files.source_vocab, files.source_ids)
         target = read_tokenizer(files.target_vocab, files.target_ids)

@@ -85,6 +85,7 @@ class Tokenizer:
         # Decoded text leaves these ids out.
         self.hidden_ids: frozenset[int] = frozenset((self.eos_id, self.unk_id))
         self.prefix: list[int] = []  # ids in front of every text, such as a language token
+        self.source_end = [self.eos_id]  # ids behind every source; none in models of OpenNMT-py
         # Characters that `unknown_spans` has met. A character is unknown if the vocabulary does not
         # have it, or not in all places of a word.
         self.known_characters: set[str] = set()
@@ -218,8 +219,9 @@ class Tokenizer:
         encoding = self._segment(text)
         spans = [trim(text, span, self._is_blank) for span in encoding.offsets]
         shared = share(encoding.pieces, spans)
-        ids = [*self.prefix, *encoding.ids, self.eos_id]
-        return self._beside(text, ids, [*[None] * len(self.prefix), *shared, None])
+        ids = [*self.prefix, *encoding.ids, *self.source_end]
+        around = [[None] * len(each) for each in (self.prefix, self.source_end)]
+        return self._beside(text, ids, [*around[0], *shared, *around[1]])
 
     def detokenize(self, ids: list[int]) -> TokenizedText:
         """Returns ids that the model wrote, with the text that `decode` returns for them."""
@@ -311,6 +313,7 @@ class MappedTokenizer(Tokenizer):
         self.names = sorted(ids, key=ids.__getitem__)
         self.vocab_size = len(ids)
         self.eos_id, self.unk_id = eos_id, unk_id
+        self.source_end = [eos_id]
         self.special_ids = frozenset(special)
         self.hidden_ids = self.special_ids | {unk_id}
 
@@ -369,6 +372,7 @@ class CharacterTokenizer(Tokenizer):
         self.unk_id = -1
         self.hidden_ids = frozenset((END,))
         self.prefix = []
+        self.source_end = [END]
 
     def encode(self, text: str) -> list[int]:
         return [] if text.isspace() else list(map(ord, text))

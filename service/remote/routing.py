@@ -164,7 +164,7 @@ class RoutingLease:
         chunked = chunk_sentences(split_sentences(text, direction.source), tokenizer, limit)
         options = DecodingOptions(item.options.beam_size)
         items = [
-            item_for(direction, [*ids, tokenizer.eos_id], options, item.is_bulk)
+            item_for(direction, [*ids, *tokenizer.source_end], options, item.is_bulk)
             for ids in chunked.sources
         ]
         results = await self.lease.submit(items, deadline).in_order() if items else []

@@ -110,13 +110,6 @@ def translator(model_type: str) -> Any:
     return lambda folder: write_json(folder / "config.json", {"model_type": model_type})
 
 
-def converted(folder: Path) -> None:
-    """As CTranslate2 writes it."""
-    write_json(folder / "config.json", {"bos_token": "<s>"})
-    (folder / "model.bin").touch()
-    (folder / "shared_vocabulary.json").write_text("[]")
-
-
 def compressed(folder: Path) -> None:
     """As Firefox's models are downloaded."""
     for name in ("model.enpt.intgemm.alphas.bin.gz", "vocab.enpt.spm.gz"):
@@ -141,7 +134,6 @@ def old(write: Any) -> Any:
         ),
         (translator("mbart"), "The served translation models are"),
         (translator("t5"), "The served translation models are"),
-        (converted, "converted for CTranslate2, whose files are not served. Serve the Hugging"),
         (compressed, r"model\.enpt\.intgemm\.alphas\.bin\.gz, .* must be unpacked: `gunzip"),
         (half_unpacked, r"0 files vocab\*\.spm\. vocab\.enpt\.spm\.gz must be unpacked"),
         (old(write_encoder), r"vocab\.txt cannot replace tokenizer\.json\. .*save_pretrained"),

@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from model.errors import CheckpointError
+from tests.ctranslate2_folders import write_opennmt
 from tests.fuzzing import seeds
-from tests.unit.test_damaged_checkpoints import KINDS, start, text_encoder
+from tests.unit.test_damaged_checkpoints import KINDS, Kind, start, text_encoder
 
 MAX_GROWTH_BYTES = 2**30
 NUMBERS = (b"0", b"-1", b"4294967295", b"1e999", b"NaN", b"null", b'"x"', b"[]", b"{}", b"true")
 """Values that replace a number in a text file."""
 
-FUZZED = {**KINDS, "modernbert": text_encoder("modernbert")}
+CONVERTED = Kind(write_opennmt, "model.bin", "", "shared_vocabulary.json", Path.touch, ({}, ""))
+FUZZED = {**KINDS, "modernbert": text_encoder("modernbert"), "ctranslate2": CONVERTED}
 
 Damage = Callable[[bytes, random.Random], bytes]
 

@@ -18,7 +18,13 @@ from model.checkpoints.build import load_engine, load_model
 from model.checkpoints.families.marian import load_weights, read_config
 from model.checkpoints.formats.marian_bin import HUGE_PAGE, LINE, MarianFile, MarianNpz, copy_of
 from model.checkpoints.languages import LanguageTokens
-from model.checkpoints.load import ModelFiles, find_models, load_vocabularies, read_folder
+from model.checkpoints.load import (
+    Format,
+    ModelFiles,
+    find_models,
+    load_vocabularies,
+    read_folder,
+)
 from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
 from model.sequence import EngineLimits
 from tests import checkpoint_folders as folders
@@ -277,7 +283,7 @@ def test_stray_arrays_beside_a_complete_model_are_ignored(tmp_path: Path) -> Non
     write_marian(folder)
     np.savez(folder / "eval.npz", scores=np.ones(2))
     (files,) = find_models(str(tmp_path))
-    assert not files.is_marian
+    assert files.format is Format.HUGGING_FACE
     assert files.weights.suffix != ".npz"
 
 

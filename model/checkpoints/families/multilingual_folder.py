@@ -5,6 +5,7 @@ Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-1
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from model.checkpoints.families.hf_config import read_model_options
@@ -77,16 +78,22 @@ def find_multilingual_weights(folder: Path) -> Path:
 
 
 def translates(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens]:
+    return between(folder, language_tokens(folder), not is_small_100(folder))
+
+
+def between(
+    folder: Path, tokens: Iterable[str], begins_target: bool
+) -> tuple[tuple[str, str] | None, LanguageTokens]:
     """Returns the pair in the folder's name, if there is one, and the tokens of its languages.
 
     Without a pair, the model translates between all its languages: `en` has the token `__en__`.
     """
-    codes = {token.strip("_"): token for token in language_tokens(folder)}
+    codes = {token.strip("_"): token for token in tokens}
     tags = distinct_tags(code for code in codes if is_code(code))
     named = {tag: codes[code] for code, tag in tags.items()}
-    tokens = LanguageTokens(named, named, begins_target=not is_small_100(folder))
+    found = LanguageTokens(named, named, begins_target)
     pair = pair_in(folder.name)
-    return pair, tokens if pair is None else _only(tokens, pair, folder)
+    return pair, found if pair is None else _only(found, pair, folder)
 
 
 def is_small_100(folder: Path) -> bool:

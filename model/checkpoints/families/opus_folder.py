@@ -1,13 +1,15 @@
 """Reads the languages and vocabularies of OPUS-MT (Hugging Face or Marian), without torch."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from model.checkpoints.families.hf_config import CONFIG, FAMILIES, read_model_options
 from model.checkpoints.folders import name_of
-from model.checkpoints.formats.files import YAML_ERRORS, read_options, read_options_if_there
+from model.checkpoints.formats.files import YAML_ERRORS, read_json, read_options_if_there
 from model.checkpoints.languages import (
     LanguageTokens,
     Sides,
@@ -30,6 +32,7 @@ SOURCE_PIECES = "source.spm"
 TARGET_PIECES = "target.spm"
 
 EOS, PAD, UNK = "</s>", "<pad>", "<unk>"
+SPECIAL = (EOS, PAD, "<s>", "<blank>")
 
 
 def is_translation_model(folder: Path) -> bool:
@@ -133,11 +136,11 @@ def _listed(tokens: Mapping[str, str]) -> str:
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
-    """Returns the id of each piece in a `vocab.json` or a `.vocab.yml`.
+    """Returns the id of each piece in a `vocab.json`, a `.vocab.yml` or a list of CTranslate2.
 
     The ids must be 0, 1, 2 and so on, with EOS and UNK among the pieces.
     """
-    ids = read_options(path) if path.suffix == ".json" else _read_yaml(path)
+    ids = _read_yaml(path) if path.suffix == ".yml" else _read_json(path)
     numbers = [number for number in ids.values() if type(number) is int]
     if sorted(numbers) != list(range(len(ids))):
         raise CheckpointFormatError(f"{path} does not number its {len(ids)} pieces from 0 on")
@@ -145,6 +148,22 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     if missing:
         raise CheckpointFormatError(f"{path} has no {', '.join(missing)}")
     return ids
+
+
+def _read_json(path: Path) -> dict[str, int]:
+    """Returns the ids of an object, or of a list: a JSON array, or the lines of a text file."""
+    if path.suffix == ".txt":
+        check_file(path)
+        pieces: Any = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    else:
+        pieces = read_json(path)
+    if isinstance(pieces, list) and all(isinstance(piece, str) for piece in pieces):
+        ids = {piece: number for number, piece in enumerate(pieces)}
+        if len(ids) == len(pieces):
+            return ids
+    if not isinstance(pieces, dict):
+        raise CheckpointFormatError(f"{path} is not a vocabulary, or has a piece twice")
+    return pieces
 
 
 def _read_yaml(path: Path) -> dict[str, int]:
@@ -171,7 +190,11 @@ def read_target_ids(source: Path, target: Path, vocabulary: Path) -> list[int]:
     return sorted(number for piece, number in ids.items() if piece not in excluded)
 
 
-def read_tokenizer(pieces: Path, vocabulary: Path) -> MappedTokenizer:
+def read_tokenizer(
+    pieces: Path, vocabulary: Path, hidden: re.Pattern[str] | None = None
+) -> MappedTokenizer:
+    """Returns a tokenizer; `hidden` matches tokens that stand for no text, as `>>fra<<` does."""
     ids = read_vocabulary(vocabulary)
-    special = {ids[sign] for sign in (EOS, PAD, *target_languages(ids)) if sign in ids}
+    more = [piece for piece in ids if hidden.fullmatch(piece)] if hidden else []
+    special = {ids[each] for each in (*SPECIAL, *target_languages(ids), *more) if each in ids}
     return MappedTokenizer(pieces, ids, special, ids[EOS], ids[UNK])

@@ -163,7 +163,7 @@ def _cut(
         ]
         chunked.append(parts)
         for ids in (ids for part in parts for ids in part.sources):
-            items.append(pipeline.item([*ids, tokenizer.eos_id], text.route, pipeline.options))
+            items.append(pipeline.item([*ids, *tokenizer.source_end], text.route, pipeline.options))
     return chunked, items
 
 

@@ -130,7 +130,7 @@ def list_items(
         tokenizer, limit = sentence.text.tokenizers[0], sentence.text.max_tokens
         read = [tokenizer.encode(NUMBER + each) for each in _readings(sentence)]
         if max(map(len, read)) <= limit:
-            ids = [[*each, tokenizer.eos_id] for each in read]
+            ids = [[*each, *tokenizer.source_end] for each in read]
             listed[sentence] = [pipeline.item(each, route, options) for each in ids]
     return listed
 

@@ -109,7 +109,7 @@ class PivotPipeline:
         chunked = chunk_sentences(one_sentence(text), tokenizer, limit)
         self.num_cut[second.name] = self.num_cut.get(second.name, 0) + chunked.num_cut
         items = [
-            item_for(second, [*ids, tokenizer.eos_id], options, self.is_bulk)
+            item_for(second, [*ids, *tokenizer.source_end], options, self.is_bulk)
             for ids in chunked.sources
         ]
         parts: list[Result] = []

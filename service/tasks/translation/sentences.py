@@ -246,7 +246,7 @@ class Sentence:
         self.carrier = carry(self.source, variant, limit) if len(self.tags) <= MAX_TAGS else None
         if self.carrier is not None:
             ids = tokenizer.encode(self.carrier.text)
-            self.carrier_ids = [*ids, tokenizer.eos_id]
+            self.carrier_ids = [*ids, *tokenizer.source_end]
             if len(ids) > limit:
                 self.carrier = None
         return self.carrier is not None

@@ -359,7 +359,7 @@ def prepare(
     if request.is_aligned and cleaned(text) != text:
         prepared.origins = origins(text)
     for index, ids in enumerate(chunked.sources):
-        ids.append(tokenizer.eos_id)
+        ids += tokenizer.source_end
         sentence = Sentence(prepared, index, segments.sentences[index], ids, given[index])
         prepared.sentences.append(sentence)
         if protected.spans:
