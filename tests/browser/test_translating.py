@@ -1,6 +1,7 @@
 """Typing, detection, swapping, other translations, copying."""
 
 import json
+import re
 import subprocess
 from typing import Any
 
@@ -270,3 +271,72 @@ def test_curl_command_is_copied_whole(reader: Reader) -> None:
     reader.page.locator("#translate-curl").get_by_role("button").click()
     copied = reader.page.evaluate("navigator.clipboard.readText()")
     assert copied == reader.command("translate")
+
+
+def test_words_that_differ_are_marked(reader: Reader, page: Page, api: Api) -> None:
+    reader.read(KIDS, others="yes")
+    rows = page.locator("#alternatives button")
+    expect(rows).not_to_have_count(1)
+    own = {*re.findall(r"\w+", api.translate(KIDS)["translatedText"])}
+    expect(rows.first.locator("mark")).to_have_count(0)
+    for row in rows.all()[1:]:
+        words = re.findall(r"\w+", row.text_content() or "")
+        assert row.locator("mark").all_text_contents() == [w for w in words if w not in own]
+
+
+@pytest.mark.parametrize("remembered", [{}])
+def test_letters_shrink_in_long_texts_which_scroll_together(reader: Reader, page: Page) -> None:
+    """They stayed at 26 pixels, and each pane scrolled alone."""
+    sizes = []
+    for count in (1, 4, 60):
+        reader.open()
+        reader.field.fill(f"{KIDS} " * count)
+        sizes.append(reader.field.evaluate("e => parseFloat(getComputedStyle(e).fontSize)"))
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[1] > sizes[2] == 16
+    expect(reader.button("Copy")).to_be_enabled()
+    share = "e => e.scrollTop / (e.scrollHeight - e.clientHeight)"
+    panes = [page.locator(".writing"), reader.output]
+    for scrolled, other in (panes, panes[::-1]):
+        scrolled.hover()
+        page.mouse.wheel(0, 150)
+        page.wait_for_function(f"e => ({share})(e) > 0", arg=scrolled.element_handle())
+        page.evaluate("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 200))")
+        assert other.evaluate(share) == pytest.approx(scrolled.evaluate(share), abs=0.01)
+    text, translation = (pane.bounding_box() for pane in panes)
+    assert text is not None
+    assert translation is not None
+    assert text["height"] < 900 / 2
+
+
+def test_translation_is_read_aloud_and_shared(reader: Reader, page: Page, api: Api) -> None:
+    """Chromium without a screen has no voice and shares nothing; both are the browser's own."""
+    page.add_init_script(
+        """window.calls = [];
+        speechSynthesis.speak = ({ text, lang }) => calls.push([text, lang]);
+        navigator.share = ({ text, url }) => Promise.resolve(calls.push([text, url]));"""
+    )
+    reader.read(POOL)
+    shown = api.translate(POOL)["translatedText"]
+    reader.button("Listen").click()
+    reader.button("Share").click()
+    assert page.evaluate("calls") == [[shown, "pt"], [shown, page.url]]
+    assert "text=pool" in page.url
+
+
+def test_history_stays_in_the_browser_and_can_be_forgotten(reader: Reader, page: Page) -> None:
+    reader.open()
+    history = page.locator("#history")
+    expect(history).to_be_hidden()
+    for text in ("The cat", "The cat slept.", POOL):  # the first is the beginning of the second
+        reader.field.fill(text)
+        expect(history.locator("li button").first).to_have_text(text)
+    page.reload()
+    history.locator("summary").click()
+    expect(history.locator("li button")).to_have_text([POOL, "The cat slept."])
+    history.get_by_role("button", name="The cat slept.").click()
+    expect(reader.field).to_have_value("The cat slept.")
+    expect(reader.source).to_have_value("en")
+    history.get_by_role("button", name="Forget all of it").click()
+    expect(history).to_be_hidden()
+    assert page.evaluate("localStorage.getItem('regard-history')") == "[]"
