@@ -376,7 +376,8 @@ def find(name: str, source: str, settings: Settings) -> tuple[AnyFiles, Placemen
     try:
         check_root([source], name, settings.models_root)
         located = locate([source], ModelCache.at(settings.model_cache), settings.offline)
-        check_root([each.place for each in located if not each.record], name, settings.models_root)
+        named = [str(each.entry) for each in located if not each.record]
+        check_root(named, name, settings.models_root)
         found = [files for each in located for files in find_all(each.place)]
         for files in found:
             if isinstance(files, RemoteFiles):

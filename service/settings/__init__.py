@@ -109,6 +109,9 @@ class Settings(BaseSettings):
         "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data",
         pattern=URL,
     )
+    argos_index: str = Field(
+        "https://raw.githubusercontent.com/argosopentech/argospm-index/main/index.json", pattern=URL
+    )
     models_root: str = ""
     max_loaded_models: WholeNumber = 0
     max_loaded_bytes: WholeNumber = 0

@@ -212,6 +212,7 @@ CHANGED_SETTINGS: Json = {
     "REGARD_ALLOWED_ORIGINS": "https://example.org",
     "REGARD_HF_ENDPOINT": "https://hub.example.org",
     "REGARD_FIREFOX_REGISTRY": "https://firefox.example.org",
+    "REGARD_ARGOS_INDEX": "https://argos.example.org/index.json",
     "REGARD_MODELS_ROOT": "/models",
     "REGARD_LANGUAGES": "en,pt",
     "REGARD_MODEL_ALIASES": "small=en-pt",

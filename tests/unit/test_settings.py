@@ -71,6 +71,7 @@ def test_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -
         ("hf_endpoint", "ftp://huggingface.co"),
         ("firefox_registry", "https://example.org/"),
         ("firefox_registry", "https://example.org?a=b"),
+        ("argos_index", "index.json"),
         ("shortlist", "maybe"),
         ("workers", "-1"),
         ("max_rows", "-1"),

@@ -3,6 +3,8 @@
     references/                the records, one JSON file each
     hf/OWNER/COMMIT/NAME/      links to the files of a repository in Hugging Face's cache
     firefox/REVISION/PAIR/     files of a language pair
+    argos/VERSION/PAIR/        files of an unpacked package
+    argos/CHECKSUM/NAME/       files of a package that a reference names as a file
 
 Paths in records are relative, so the cache may be copied to another machine or folder. Some links
 may be symbolic, so the copy must follow links.

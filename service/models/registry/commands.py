@@ -121,7 +121,7 @@ def _row(entry: ModelEntry, cache: ModelCache) -> tuple[str, ...]:
 
 def _exists(place: str) -> bool:
     try:
-        return root_of(place).is_dir()
+        return root_of(place).exists()
     except CacheError:  # a package that is not installed
         return False
 

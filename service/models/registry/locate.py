@@ -15,7 +15,7 @@ from service.models.catalog import find_local
 from service.models.registry.cache import ModelCache, Record
 from service.models.registry.errors import CacheError, DamagedFileError, MissingFilesError
 from service.models.registry.files import ModelFile, differing, measure
-from service.models.registry.references import ModelEntry, Source, read_entries
+from service.models.registry.references import PACKAGE_SUFFIX, ModelEntry, Source, read_entries
 from service.models.remote import find_remote
 
 
@@ -52,6 +52,10 @@ def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
 
 
 def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
+    if entry.source is Source.FOLDER and entry.name.endswith(PACKAGE_SUFFIX):
+        from service.models.registry.argos import unpacked  # its imports take 0.2 s
+
+        return LocatedModel(entry, str(unpacked(Path(entry.name), cache)))
     if not entry.is_pulled:
         return LocatedModel(entry, str(entry))
     record = cache.record(entry)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from service.models.registry.argos import Argos
 from service.models.registry.cache import ModelCache, Record
 from service.models.registry.download import HttpClient, disk_errors
 from service.models.registry.files import ModelFile, difference, measure, with_pins
@@ -19,6 +20,7 @@ class Puller:
         self.cache = cache
         self.hub = Hub(settings.hf_endpoint, http, settings.offline)
         self.firefox = Firefox(settings.firefox_registry, http, settings.offline)
+        self.argos = Argos(settings.argos_index, http, settings.offline)
 
     def pull(self, entry: ModelEntry) -> Record:
         """Fetches and checks the missing files of a model, and returns its record.
@@ -30,6 +32,8 @@ class Puller:
         known = self._complete(entry, registry.is_offline)
         if known is not None:
             return known
+        if entry.source is Source.ARGOS:
+            return self._pull_package(entry)
         record = registry.find(entry)
         record = replace(record, files=with_pins(record.files, entry.pins))
         folder = self.cache.folder(record)
@@ -49,6 +53,15 @@ class Puller:
         self._keep_commit(entry, record)
         self.cache.save(record)
         return record
+
+    def _pull_package(self, entry: ModelEntry) -> Record:
+        """Fetches and unpacks a package, unless its version is on disk; no sums are published."""
+        record, known = self.argos.find(entry), self.cache.record(entry)
+        if known and known.revision == record.revision and not self.cache.damaged(known):
+            return known
+        files = self.argos.fetch(record, self.cache.folder(record))
+        self.cache.save(replace(record, files=files))
+        return replace(record, files=files)
 
     def _complete(self, entry: ModelEntry, is_offline: bool) -> Record | None:
         """Returns the record of a complete model whose version cannot change; None for others.

@@ -29,6 +29,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 SUFFIX = ".toml"
+PACKAGE_SUFFIX = ".argosmodel"
 DTYPES = ("auto", "float32", "bfloat16", "float16", "int8")
 KEYS = ("reference", "device", "dtype", "sha256")
 
@@ -40,10 +41,11 @@ class Source(StrEnum):
     PACKAGE = "package:"
     HUB = "hf:"
     FIREFOX = "firefox:"
+    ARGOS = "argos:"
     OPENAI = "openai:"
 
 
-PULLED = (Source.HUB, Source.FIREFOX)
+PULLED = (Source.HUB, Source.FIREFOX, Source.ARGOS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,9 @@ class ModelEntry:
 
     source: Source
     name: str  # a folder, package, `owner/name`, language pair, or an endpoint's model
-    # A branch, tag or commit at Hugging Face, or an architecture at Mozilla; if empty, the source's
-    # default is used. For the source OPENAI, the address of the endpoint, followed by `#` and the
-    # language pairs.
+    # A branch, tag or commit at Hugging Face, an architecture at Mozilla, or a version at Argos; if
+    # empty, the source's default is used. For the source OPENAI, the address of the endpoint,
+    # followed by `#` and the language pairs.
     revision: str = ""
     device: str = ""  # if empty, the server's setting is used
     dtype: str = ""  # precision; if empty, the server's setting is used
@@ -96,11 +98,11 @@ def require_one_line(text: str) -> None:
 
 def _parse_pulled(source: Source, text: str) -> ModelEntry:
     name, at, revision = text.removeprefix(source).partition("@")
-    pattern, shape = (
-        (HUB_NAME, "hf:owner/name or hf:owner/name@revision")
-        if source is Source.HUB
-        else (PAIR, "firefox:en-de or firefox:en-de@architecture")
-    )
+    pattern, shape = {
+        Source.HUB: (HUB_NAME, "hf:owner/name or hf:owner/name@revision"),
+        Source.FIREFOX: (PAIR, "firefox:en-de or firefox:en-de@architecture"),
+        Source.ARGOS: (PAIR, "argos:en-de or argos:en-de@version"),
+    }[source]
     is_revision = REVISION.fullmatch(revision) and ".." not in revision if at else True
     if not pattern.fullmatch(name) or ".." in name or not is_revision:
         raise UnknownReferenceError(f"{text!r} is not a valid reference; write {shape}")
