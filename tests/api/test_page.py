@@ -68,8 +68,9 @@ def test_every_file_of_the_page_is_there_and_needed() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_page_names_no_other_host(name: str) -> None:
-    text = (FOLDER / name).read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
-    assert not re.findall(r"(?:https?:)?//[a-z0-9-]+\.[a-z]", text)
+    text = (FOLDER / name).read_bytes().decode(errors="replace")
+    other = text.replace("http://www.w3.org/2000/svg", "")
+    assert not re.findall(r"(?:https?:)?//[a-z0-9-]+\.[a-z]", other)
 
 
 @pytest.mark.parametrize("path", PATHS)
