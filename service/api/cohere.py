@@ -8,7 +8,6 @@ https://docs.cohere.com/reference/rerank.
 
 from typing import Any, Literal
 
-import numpy as np
 from fastapi import APIRouter, Request
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
@@ -69,8 +68,6 @@ async def rerank_documents(request: Request) -> Response:
     return await rank_documents(request, body)
 
 
-NumberType = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
-
 DIRECTIONS: dict[str | None, dict[str, Any]] = {
     None: {},
     "NONE": {"truncate": False},
@@ -94,7 +91,7 @@ class CohereEmbedRequest(Parameters):
         description="Purpose, such as `search_query` or `search_document`; it chooses the model's "
         "prompt.",
     )
-    embedding_types: ListOf[NumberType] | None = Field(
+    embedding_types: ListOf[vectors.EmbeddingType] | None = Field(
         None, description="Types of numbers; by default `float`."
     )
     output_dimension: Positive | None = DIMENSIONS
@@ -131,7 +128,7 @@ class CohereEmbedResponse(BaseModel):
 
     id: str
     response_type: Literal["embeddings_by_type", "embeddings_floats"]
-    embeddings: dict[NumberType, list[list[float]] | list[str]] | list[list[float]]
+    embeddings: dict[vectors.EmbeddingType, list[list[float]] | list[str]] | list[list[float]]
     texts: list[str]
     meta: dict[str, Any]
 
@@ -150,35 +147,22 @@ async def embed_texts(request: Request) -> Response:
         query = body.query()
     found, usage = await vectors.embed(request, query)
     tokens = sum(usage.num_tokens)
-    types: dict[NumberType, None] = dict.fromkeys(body.embedding_types or ["float"])
+    types: dict[vectors.EmbeddingType, None] = dict.fromkeys(body.embedding_types or ["float"])
     is_plain = body.embedding_types is None and request.url.path == "/v1/embed"
     reply: dict[str, Any] = {
         "id": context.request_id,
         "response_type": "embeddings_floats" if is_plain else "embeddings_by_type",
-        "embeddings": found if is_plain else {name: converted(found, name) for name in types},
+        "embeddings": found if is_plain else {name: encoded(found, name) for name in types},
         "texts": [*query.inputs],
         "meta": meta_of(tokens, {"input_tokens": tokens}),
     }
     return vectors.json_of_vectors(reply, usage, context)
 
 
-def converted(found: Vectors, name: NumberType) -> NDArray[Any] | list[str]:
-    """Returns the vectors (n, D) as another type of numbers; each vector by itself.
-
-    int8: the largest absolute value of a vector becomes 127. uint8 is int8 + 128. Binary: a bit is
-    1 for a value above 0, and 8 bits are a byte. A signed byte is the unsigned byte - 128.
-    """
-    if name == "float":
-        return found
+def encoded(found: Vectors, name: vectors.EmbeddingType) -> NDArray[Any] | list[str]:
     if name == "base64":
         return [vectors.base64_of(vector).decode() for vector in found]
-    if name in ("binary", "ubinary"):
-        unsigned: NDArray[Any] = np.packbits(found > 0, axis=1)
-        return unsigned if name == "ubinary" else (unsigned ^ 0x80).view(np.int8)
-    largest = np.abs(found).max(axis=1, keepdims=True)
-    scaled = np.divide(127 * found, largest, out=np.zeros_like(found), where=largest > 0)
-    signed: NDArray[Any] = np.rint(scaled).astype(np.int8)
-    return signed if name == "int8" else signed.view(np.uint8) ^ 0x80
+    return vectors.converted(found, name)
 
 
 DIALECT = Dialect(

@@ -7,9 +7,10 @@ gets the same values from JSON as from base64. TEI is Text Embeddings Inference,
 import binascii
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,6 +22,9 @@ from service.tasks.embedding.embedder import EmbedUsage, Vectors
 from service.tasks.embedding.inputs import EmbedQuery
 
 TRUNCATED_HEADER = "X-Truncated-Inputs"
+
+NumberType = Literal["float", "int8", "uint8", "binary", "ubinary"]
+EmbeddingType = Literal[NumberType, "base64"]
 
 
 async def embed(request: Request, query: EmbedQuery) -> tuple[Vectors, EmbedUsage]:
@@ -44,10 +48,27 @@ def json_of_vectors(body: Any, usage: EmbedUsage, context: RequestContext) -> Re
     return embed_response(json_chunks(body), num_bytes_of(body), usage, context)
 
 
-def base64_of(vector: Vectors) -> bytes:
-    """Returns little-endian float32 values as base64."""
-    values = np.ascontiguousarray(vector, dtype="<f4")
+def base64_of(vector: NDArray[Any]) -> bytes:
+    """Returns little-endian values as base64."""
+    values = np.ascontiguousarray(vector, dtype=vector.dtype.newbyteorder("<"))
     return binascii.b2a_base64(values.data, newline=False)
+
+
+def converted(found: Vectors, name: NumberType) -> NDArray[Any]:
+    """Returns the vectors (n, D) as another type of numbers; each vector by itself.
+
+    int8: the largest absolute value of a vector becomes 127. uint8 is int8 + 128. Binary: a bit is
+    1 for a value above 0, and 8 bits are a byte. A signed byte is the unsigned byte - 128.
+    """
+    if name == "float":
+        return found
+    if name in ("binary", "ubinary"):
+        unsigned: NDArray[Any] = np.packbits(found > 0, axis=1)
+        return unsigned if name == "ubinary" else (unsigned ^ 0x80).view(np.int8)
+    largest = np.abs(found).max(axis=1, keepdims=True)
+    scaled = np.divide(127 * found, largest, out=np.zeros_like(found), where=largest > 0)
+    signed: NDArray[Any] = np.rint(scaled).astype(np.int8)
+    return signed if name == "int8" else signed.view(np.uint8) ^ 0x80
 
 
 def cosines(vectors: Vectors) -> Vectors:

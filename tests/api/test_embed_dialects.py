@@ -145,9 +145,8 @@ def test_purpose_chooses_the_prompt_of_the_model(
 
 
 def test_types_of_numbers_keep_the_vectors(server: Server, expected: Reference) -> None:
-    types = ["float", "int8", "uint8", "binary", "ubinary", "base64"]
     # Each type is computed once, however often it is named.
-    reply = post(server, "/v2/embed", texts=TEXTS, embedding_types=types * 10_000)
+    reply = post(server, "/v2/embed", texts=TEXTS, embedding_types=TYPES * 10_000)
     assert (reply["response_type"], reply["texts"]) == ("embeddings_by_type", TEXTS)
     found = reply["embeddings"]
     vectors = np.array(expected.vectors(*TEXTS))
@@ -162,6 +161,26 @@ def test_types_of_numbers_keep_the_vectors(server: Server, expected: Reference) 
     ubinary, binary = np.array(found["ubinary"]), np.array(found["binary"])
     assert_array_equal(np.unpackbits(ubinary.astype(np.uint8), axis=1), vectors > 0)
     assert_array_equal(binary, ubinary - 128)
+
+
+TYPES = ["float", "int8", "uint8", "binary", "ubinary", "base64"]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_clients_of_jina_and_voyage_choose_the_type_of_numbers(server: Server, name: str) -> None:
+    expected = post(server, "/v2/embed", texts=TEXTS, embedding_types=[name])["embeddings"][name]
+    fields = [{"embedding_type": name}]
+    if name != "base64":
+        fields.append({"output_dtype": name})
+    for each in fields:
+        data = post(server, "/v1/embeddings", input=TEXTS, **each)["data"]
+        assert [item["embedding"] for item in data] == expected
+    if name.endswith(("int8", "binary")):
+        body = {"input": TEXTS, "output_dtype": name, "encoding_format": "base64"}
+        data = post(server, "/v1/embeddings", **body)["data"]
+        numbers = np.uint8 if name.startswith("u") else np.int8
+        packed = [np.frombuffer(base64.b64decode(item["embedding"]), numbers) for item in data]
+        assert_array_equal(packed, expected)
 
 
 DIMENSIONS: list[tuple[str, dict[str, Any], list[str | int]]] = [
@@ -271,7 +290,8 @@ ERRORS: list[tuple[str, dict[str, Any], int, str, list[str]]] = [
     ("/api/generate", {"model": "tiny"}, 404, "no such address", ["error"]),
     ("/vectors", {}, 400, "missing text", ["error"]),
     ("/pooling", {"input": [1, 2]}, 400, "input has token ids", ["error", "message"]),
-    ("/v1/embeddings", {"input": "a", "output_dtype": "int8"}, 400, "use float", ["error"]),
+    ("/v1/embeddings", {"input": "a", "output_dtype": "int4"}, 400, "use float", ["error"]),
+    ("/v1/embeddings", {"input": "a", "embedding_type": "x"}, 400, "base64", ["error"]),
 ]
 
 

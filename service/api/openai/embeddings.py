@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import orjson
 from fastapi import APIRouter, Request
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
@@ -19,10 +20,17 @@ from service.api.openai.errors import OPENAI_ERRORS, openai_shape
 from service.api.request.parameters import described
 from service.api.request.reading import read_parameters
 from service.api.responses import gather, num_bytes_of
-from service.api.vectors import base64_of, embed, embed_response
+from service.api.vectors import (
+    EmbeddingType,
+    NumberType,
+    base64_of,
+    converted,
+    embed,
+    embed_response,
+)
 from service.errors import InvalidRequestError
 from service.models.text_reader import Input
-from service.tasks.embedding.embedder import EmbedUsage, Vectors
+from service.tasks.embedding.embedder import EmbedUsage
 from service.tasks.embedding.inputs import (
     DIMENSIONS,
     EMBEDDER,
@@ -76,7 +84,12 @@ class EmbeddingsRequest(EmbedParameters):
     )
     task: str | None = Field(None, description="The same in Jina's words: `retrieval.query`.")
     output_dimension: Positive | None = Field(None, description="`dimensions` in Voyage's words.")
-    output_dtype: Literal["float"] = Field("float", description="Voyage's type of numbers.")
+    output_dtype: NumberType = Field(
+        "float", description="Voyage's type of numbers, as `embedding_types` in `/v2/embed`."
+    )
+    embedding_type: EmbeddingType = Field(
+        "float", description="The same in Jina's words, or `base64`."
+    )
 
     def query(self) -> EmbedQuery:
         dimensions, purpose = self.dimensions or self.output_dimension, self.input_type or self.task
@@ -128,13 +141,19 @@ async def embed_in_shape(request: Request, names: tuple[bytes, bytes]) -> Respon
         body = await read_parameters(request, EmbeddingsRequest)
         if not services.settings.openai_token_ids:
             refuse_ids(body.input)
-    vectors, usage = await embed(request, body.query())
-    chunks = embeddings_chunks(vectors, context.model, usage, body.encoding_format, names)
+    found, usage = await embed(request, body.query())
+    kind, encoding = body.output_dtype, body.encoding_format
+    if body.embedding_type == "base64":
+        encoding = "base64"
+    elif body.embedding_type != "float":
+        kind = body.embedding_type
+    vectors = found if kind == "float" else converted(found, kind)
+    chunks = embeddings_chunks(vectors, context.model, usage, encoding, names)
     return embed_response(chunks, num_bytes_of(vectors), usage, context)
 
 
 def embeddings_chunks(
-    vectors: Vectors,
+    vectors: NDArray[Any],
     model: str,
     usage: EmbedUsage,
     encoding: EncodingFormat,
@@ -144,14 +163,14 @@ def embeddings_chunks(
 
 
 def _embeddings_parts(
-    vectors: Vectors,
+    vectors: NDArray[Any],
     model: str,
     usage: EmbedUsage,
     encoding: EncodingFormat,
     kind: bytes,
     field: bytes,
 ) -> Iterator[bytes]:
-    write = _as_base64 if encoding == "base64" else _as_floats
+    write = _as_base64 if encoding == "base64" else _as_numbers
     truncated = set(usage.truncated)
     yield b'{"object":"list","data":['
     mark = b""
@@ -163,12 +182,12 @@ def _embeddings_parts(
     yield b'],"model":' + orjson.dumps(model) + b',"usage":' + orjson.dumps(tokens) + b"}"
 
 
-def _as_floats(vector: Vectors) -> bytes:
-    values = np.ascontiguousarray(vector, dtype=np.float32)
+def _as_numbers(vector: NDArray[Any]) -> bytes:
+    values = np.ascontiguousarray(vector, dtype=vector.dtype.newbyteorder("="))
     return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _as_base64(vector: Vectors) -> bytes:
+def _as_base64(vector: NDArray[Any]) -> bytes:
     return b'"' + base64_of(vector) + b'"'
 
 
