@@ -356,6 +356,15 @@ def test_context_has_no_tags(server: Server, chat: ChatServer) -> None:
     assert contexts(chat)["A bird."] == ["A cat & a dog.", "A {color} horse."]
 
 
+def test_context_of_deepl_comes_first(server: Server, chat: ChatServer) -> None:
+    body = {"text": ["A cat.", "A dog."], "source_lang": "EN", "target_lang": "DE"}
+    reply = server.post("/v2/translate", json={**body, "context": "About animals. " * 200})
+    assert [each["text"] for each in reply.json()["translations"]] == ["A CAT.", "A DOG."]
+    first, second = contexts(chat)["A dog."]
+    assert first.startswith("About animals.")
+    assert (len(first), second) == (2000, "A cat.")
+
+
 SUBTITLES = ["A cat.", "Yes.", "A dog.", "Yes.", "A horse."]
 
 

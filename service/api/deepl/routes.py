@@ -20,6 +20,7 @@ from service.api.request.translation import as_texts, decoding_options, source_o
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
 from service.models.catalog import Catalog
+from service.tasks.translation.neighbors import Neighbors
 from service.tasks.translation.sentences import TranslatedText
 from service.tasks.translation.translator import TranslationRequest
 from service.text.xml_text import XmlRules
@@ -67,6 +68,7 @@ async def resolve(body: DeepLRequest, texts: list[str], services: Services) -> T
         is_html=body.tag_handling == "html",
         xml=xml,
         terms=terms,
+        neighbors=Neighbors(texts, body.context) if body.context else None,
     )
 
 

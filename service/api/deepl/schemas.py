@@ -131,7 +131,9 @@ class DeepLRequest(TranslationFields):
         description="Accepted without effect, because each pair of languages has one model. The "
         "response has the value without `prefer_`.",
     )
-    context: str | None = Field(None, description="Accepted; the models do not read it.")
+    context: str | None = Field(
+        None, description="Text that is not translated; only remote models read it."
+    )
     preserve_formatting: bool = Field(
         False, description="Accepted; formatting is preserved in any case."
     )

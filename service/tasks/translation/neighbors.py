@@ -14,16 +14,20 @@ from service.text.letters import has_letters
 MAX_CONTEXT_CHARS = 300
 """Largest length of each text in a context; the characters that are farther away are cut off."""
 
+MAX_GIVEN_CHARS = 2000
+"""Largest length of a context that the request names itself; the end is cut off."""
+
 
 class Neighbors:
     """Finds the texts around a text.
 
     A text that occurs several times has the neighbours of its first place. Equal texts of a request
-    therefore get equal prompts.
+    therefore get equal prompts. `context` is another text, which comes before all texts.
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str], context: str = "") -> None:
         self.texts = texts
+        self.context = context[:MAX_GIVEN_CHARS]
         self.places: dict[str, int] = {}
         for place, text in enumerate(texts):
             self.places.setdefault(text, place)
@@ -56,6 +60,7 @@ async def give_context(
         return " ".join(words(text).split())
 
     def give() -> None:
+        first = [neighbors.context] if neighbors.context else []
         for text, (before, after) in zip(remote, around, strict=True):
             lines = [*map(line, before)]
             for sentence in text.sentences:
@@ -65,7 +70,7 @@ async def give_context(
                 earlier = filter(has_letters, lines[max(0, place - num_before) : place])
                 later = filter(has_letters, lines[place + 1 : place + 2])
                 sentence.hints = Hints(
-                    before=[each[-MAX_CONTEXT_CHARS:] for each in earlier],
+                    before=[*first, *(each[-MAX_CONTEXT_CHARS:] for each in earlier)],
                     after=[each[:MAX_CONTEXT_CHARS] for each in later],
                 )
 
