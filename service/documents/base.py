@@ -14,10 +14,10 @@ MAX_PIECES = 500_000
 _TAG = re.compile(r"<[^<>]*>")
 _EMPTY_ELEMENT = re.compile(r"<([a-zA-Z]++)[^<>]*+></\1>")
 
-# Space at which a text may be wrapped: no mark of a list, a quote or a heading follows.
-_WRAPPING_SPACE = re.compile(r" (?!(?:[-+*>]|#{1,6}|\d{1,9}[.)])\s)")
+# Space at which a text may be wrapped: no mark of a list, a quote, a heading or code follows.
+_WRAPPING_SPACE = re.compile(r" (?!(?:[-+*>]|#{1,6}|\d{1,9}[.)])\s|```|~~~)")
 
-_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|$)")
+LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|$)")
 
 
 class DocumentError(Exception):
@@ -105,7 +105,7 @@ class Line:
 
 def lines_of(text: str) -> list[Line]:
     """Splits a text into lines. White space at the ends of a line goes to prefix and suffix."""
-    found = ((split_margins(match[1]), match[2]) for match in _LINE.finditer(text) if match[0])
+    found = ((split_margins(match[1]), match[2]) for match in LINE.finditer(text) if match[0])
     return [Line(prefix, content, after + end) for (prefix, content, after), end in found]
 
 

@@ -8,9 +8,10 @@ from service.documents.base import DocumentTooLargeError, PassageDocument, Unsup
 from service.documents.catalogs import read_json, read_po
 from service.documents.epub import read_epub
 from service.documents.html import read_html
+from service.documents.markdown import read_markdown
 from service.documents.office import read_docx, read_pptx
 from service.documents.open_document import read_odt
-from service.documents.plain_text import read_markdown, read_text
+from service.documents.plain_text import read_text
 from service.documents.subtitles import read_srt, read_vtt
 from service.documents.xliff import read_xliff
 from service.documents.xml_files import MAX_BYTES, ArchiveDocument, XmlDocument

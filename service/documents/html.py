@@ -8,7 +8,7 @@ passage: a text to translate.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from html import escape
@@ -68,33 +68,30 @@ def read_html(data: bytes) -> PassageDocument:
     charset = _CHARSET.search(page, 0, CHARSET_CHARS)
     has_other_charset = charset is not None and charset[1].lower() not in ("utf-8", "utf8")
     is_ascii = has_other_charset and page.isascii()  # ASCII bytes mean the same in both charsets
-    tokens = _tokens(page)
-    parts: list[str | Passage] = []
-    for is_apart, group in groupby(tokens, key=lambda token: token.kind is Kind.BLOCK):
-        if is_apart:
-            parts.append(_source(list(group)))
-        else:
-            parts += _block(list(group))
-    translations: dict[str, str] = {}
-    parts += _attributes(tokens, translations)
+    tokens = tokens_of(pieces(page), has_marks=VALUE in page)
+    attributes, finish = attributes_of(tokens)
     return PassageDocument(
-        parts, _set_language, lambda written: filled(written, translations), True, is_ascii
+        [*Markup().parts(tokens), *attributes], _set_language, finish, True, is_ascii
     )
 
 
-def _attributes(tokens: Sequence[Token], translations: dict[str, str]) -> Iterator[Passage]:
-    """Yields a passage for each value of an attribute that people read.
+def attributes_of(tokens: Sequence[Token]) -> tuple[list[Passage], Callable[[str], str]]:
+    """Returns a passage for each value of an attribute that people read.
 
-    The passages write nothing. Their translations go to the given mapping.
+    The passages write nothing. The function, called after them, writes their translations.
     """
+    translations: dict[str, str] = {}
 
     def keep(value: str, translation: str) -> str:
         before, _, after = split_margins(value)
         translations[value] = before + unescaped(translation) + after
         return ""
 
-    for value in values_in(token.source for token in tokens if token.kind is not Kind.TEXT):
-        yield Passage(escape(value.strip(), quote=False), partial(keep, value))
+    values = values_in(token.source for token in tokens if token.kind is not Kind.TEXT)
+    passages = [
+        Passage(escape(value.strip(), quote=False), partial(keep, value)) for value in values
+    ]
+    return passages, lambda written: filled(written, translations)
 
 
 def is_kept(tag: str, attributes: Mapping[str, str | None]) -> bool:
@@ -105,18 +102,20 @@ def is_inside(tag: str) -> bool:
     return tag in INLINE or tag in KEPT_INSIDE
 
 
-def _tokens(page: str) -> list[Token]:
-    """Cuts a page into tokens. The token of a kept element has its content."""
+def tokens_of(found: Iterable[Piece], has_marks: bool = False) -> list[Token]:
+    """Joins pieces to tokens. The token of a kept element has its content.
+
+    `has_marks` tells that the source contains VALUE, which HTML does not allow.
+    """
     around = OpenElements(Content.TRANSLATED)
-    has_marks = VALUE in page  # HTML does not allow this character
-    found: list[tuple[Kind, list[str]]] = []
-    for piece in pieces(page):
+    tokens: list[tuple[Kind, list[str]]] = []
+    for piece in found:
         kind = _kind(piece, around)
         if kind is None:
-            found[-1][1].append(piece.source)
+            tokens[-1][1].append(piece.source)
         else:
-            found.append((kind, [piece.source if has_marks else _marked(piece)]))
-    return [Token(kind, "".join(sources)) for kind, sources in found]
+            tokens.append((kind, [piece.source if has_marks else _marked(piece)]))
+    return [Token(kind, "".join(sources)) for kind, sources in tokens]
 
 
 def _marked(piece: Piece) -> str:
@@ -162,19 +161,6 @@ def _source(tokens: Sequence[Token]) -> str:
     return "".join(token.source for token in tokens)
 
 
-def _block(tokens: Sequence[Token]) -> Iterator[str | Passage]:
-    """Yields the parts of a block. Unbalanced, too many or too deep tags keep its texts apart."""
-    ends = _ends(tokens)
-    if ends is None or len(tokens) > MAX_TOKENS:
-        for token in tokens:
-            yield from _parts([token]) if token.kind is Kind.TEXT else [token.source]
-        return
-    first, last = _trimmed(tokens, ends)
-    yield _source(tokens[:first])
-    yield from _parts(tokens[first:last])
-    yield _source(tokens[last:])
-
-
 def _ends(tokens: Sequence[Token]) -> dict[int, int] | None:
     """Maps the index of each start tag to the index of its end tag; None as `_block` says."""
     ends: dict[int, int] = {}
@@ -191,7 +177,9 @@ def _ends(tokens: Sequence[Token]) -> dict[int, int] | None:
     return None if open_ else ends
 
 
-def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
+def _trimmed(
+    tokens: Sequence[Token], ends: dict[int, int], tied: Container[str]
+) -> tuple[int, int]:
     """Returns the bounds of a block's text, without tags that surround the whole text."""
     shown = [
         number
@@ -203,68 +191,109 @@ def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
     first, last = shown[0], shown[-1] + 1
     starts = [start for start, end in ends.items() if start < first <= end < last]
     stops = [end + 1 for start, end in ends.items() if first <= start < last <= end]
+    for start, end in ends.items():
+        if start < first and last <= end and tokens[end].source in tied:
+            starts, stops = [*starts, start], [*stops, end + 1]
     return min([first, *starts]), max([last, *stops])
 
 
-def _parts(tokens: Sequence[Token]) -> Iterator[str | Passage]:
-    """Yields a passage and the white space around it, or one kept string if there are no words."""
-    before, source, after = split_margins(_source(tokens))
-    if tokens and tokens[-1].kind is Kind.OPAQUE:  # an element without an end tag may end in space
-        source, after = source + after, ""
-    nodes = _nodes(tokens)
-    if not is_translated(nodes):
-        yield before + source + after
-        return
-    text = TaggedText(nodes)
-    # `before` and `after` are written separately. `first` and `last` therefore contain only the
-    # other white space at the ends of the text, such as a no-break space.
-    first = text.before.removeprefix(_collapsed(before))
-    last = text.after.removesuffix(_collapsed(after))
+class Markup:
+    """Reads and writes texts with tags. A subclass is a language with other tags than HTML."""
 
-    def place(translation: str) -> str:
-        if translation == text.html:
-            return source
-        return _written([first, *text.tree_of(translation), last])
+    tied: Container[str] = ()  # end tags that are written anew with the words before them
 
-    yield from (before, Passage(text.html, place), after)
+    def read(self, source: str) -> str:
+        """Returns the words of the source of a text."""
+        return unescaped(source)
 
+    def escape(self, words: str) -> str:
+        return escape(words, quote=False)
 
-def _collapsed(source: str) -> str:
-    return _WHITE_SPACE.sub(" ", unescaped(source))
+    def element(self, before: str, inside: str, after: str) -> str:
+        return before + inside + after
 
+    def tags(self, tokens: Sequence[Token]) -> tuple[str, str]:
+        """Returns what to write before and after the translation of an element."""
+        return tokens[0].source, tokens[-1].source
 
-def _nodes(tokens: Sequence[Token]) -> list[Node]:
-    """Returns the tree of tokens whose tags are balanced."""
-    nodes: list[Node] = []
-    around: list[tuple[int, list[Node]]] = []  # index of each open start tag, and nodes before it
-    for number, token in enumerate(tokens):
-        if token.kind is Kind.TEXT:
-            nodes.append(_collapsed(token.source))
-        elif token.kind is Kind.OPEN:
-            around.append((number, nodes))
-            nodes = []
-        elif token.kind is Kind.CLOSE:
-            inside = nodes
-            start, nodes = around.pop()
-            if words_of(inside).strip() or any(u.form is Form.KEPT for u in units_of(inside)):
-                nodes.append(Unit(Form.WORDS, (tokens[start].source, token.source), inside))
+    def parts(self, tokens: Sequence[Token]) -> Iterator[str | Passage]:
+        for is_apart, group in groupby(tokens, key=lambda token: token.kind is Kind.BLOCK):
+            if is_apart:
+                yield _source(list(group))
             else:
-                nodes.append(Unit(Form.EMPTY, (_source(tokens[start : number + 1]), "")))
-        else:
-            form = Form.KEPT if token.kind is Kind.OPAQUE else Form.EMPTY
-            nodes.append(Unit(form, (token.source, "")))
-    return nodes
+                yield from self._block(list(group))
 
+    def _block(self, tokens: Sequence[Token]) -> Iterator[str | Passage]:
+        """Yields the parts of a block. Unbalanced, too many or too deep tags part its texts."""
+        ends = _ends(tokens)
+        if ends is None or len(tokens) > MAX_TOKENS:
+            for token in tokens:
+                yield from self._passage([token]) if token.kind is Kind.TEXT else [token.source]
+            return
+        first, last = _trimmed(tokens, ends, self.tied)
+        yield _source(tokens[:first])
+        yield from self._passage(tokens[first:last])
+        yield _source(tokens[last:])
 
-def _written(nodes: Sequence[Node]) -> str:
-    parts = []
-    for node in nodes:
-        if isinstance(node, str):
-            parts.append(escape(node, quote=False))
-        else:
-            before, after = node.source
-            parts += (before, _written(node.children), after)
-    return "".join(parts)
+    def _passage(self, tokens: Sequence[Token]) -> Iterator[str | Passage]:
+        """Yields a passage and the white space around it, or a kept string without words."""
+        before, source, after = split_margins(_source(tokens))
+        # An element without an end tag may end in space.
+        if tokens and tokens[-1].kind is Kind.OPAQUE:
+            source, after = source + after, ""
+        nodes = self._nodes(tokens)
+        if not is_translated(nodes):
+            yield before + source + after
+            return
+        text = TaggedText(nodes)
+        # `before` and `after` are written separately. `first` and `last` therefore contain only
+        # the other white space at the ends of the text, such as a no-break space.
+        first = text.before.removeprefix(self._collapsed(before))
+        last = text.after.removesuffix(self._collapsed(after))
+
+        def place(translation: str) -> str:
+            if translation == text.html:
+                return source
+            return self._written([first, *text.tree_of(translation), last])
+
+        yield from (before, Passage(text.html, place), after)
+
+    def _collapsed(self, source: str) -> str:
+        return _WHITE_SPACE.sub(" ", self.read(source))
+
+    def _nodes(self, tokens: Sequence[Token]) -> list[Node]:
+        """Returns the tree of tokens whose tags are balanced."""
+        nodes: list[Node] = []
+        around: list[tuple[int, list[Node]]] = []  # index of each start tag, and nodes before it
+        for number, token in enumerate(tokens):
+            if token.kind is Kind.TEXT:
+                nodes.append(self._collapsed(token.source))
+            elif token.kind is Kind.OPEN:
+                around.append((number, nodes))
+                nodes = []
+            elif token.kind is Kind.CLOSE:
+                inside = nodes
+                start, nodes = around.pop()
+                if words_of(inside).strip() or any(u.form is Form.KEPT for u in units_of(inside)):
+                    tags = self.tags(tokens[start : number + 1])
+                    nodes.append(Unit(Form.WORDS, tags, inside))
+                else:
+                    nodes.append(Unit(Form.EMPTY, (_source(tokens[start : number + 1]), "")))
+            else:
+                form = Form.KEPT if token.kind is Kind.OPAQUE else Form.EMPTY
+                nodes.append(Unit(form, (token.source, "")))
+        return nodes
+
+    def _written(self, nodes: Sequence[Node]) -> str:
+        parts = []
+        for node in nodes:
+            if isinstance(node, str):
+                parts.append(self.escape(node))
+            else:
+                before, after = node.source
+                inside = self._written(node.children)
+                parts.append(self.element(before, inside, after))
+        return "".join(parts)
 
 
 def _set_language(written: str, language: str) -> str:
