@@ -1,15 +1,35 @@
 """The errors of documents, and documents of passages."""
 
+import codecs
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+
+from charset_normalizer import from_bytes
 
 from service.text.letters import has_letters, split_margins
 
 # Largest number of lines, tags and strings of a document that is one text. A piece takes up to 700
 # bytes of memory.
 MAX_PIECES = 500_000
+
+_BYTE_ORDER_MARKS = [
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+]
+_LATIN = ("iso-8859-1", "iso8859-1", "latin1", "latin-1", "ascii", "us-ascii")
+CODE_PAGES = (
+    "cp1252 cp1250 cp1251 cp1253 cp1254 cp1255 cp1256 shift_jis gb18030 big5 euc_kr koi8_r".split()
+)
+
+# Bytes in which a declaration of the encoding is searched, and from which the encoding is guessed.
+DECLARATION_BYTES, SAMPLE_BYTES = 1024, 100_000
+MAX_CHAOS = 0.05  # by which the likely encoding may seem worse than another one
 
 _TAG = re.compile(r"<[^<>]*>")
 _EMPTY_ELEMENT = re.compile(r"<([a-zA-Z]++)[^<>]*+></\1>")
@@ -53,13 +73,21 @@ class PassageDocument:
     finish: Callable[[str], str] | None = None
 
     is_html: bool = False
-    is_ascii: bool = False  # whether other characters are written as references (`&#233;`)
+    encoding: str = "utf-8"
+
+    errors: str = "strict"  # "xmlcharrefreplace" writes references such as `&#233;`
+
+    # Changes a text that is written in UTF-8 because its encoding lacks a character.
+    in_utf8: Callable[[str], str] = "\ufeff".__add__
 
     def texts(self) -> list[str]:
         return [part.text for part in self.parts if isinstance(part, Passage)]
 
     def write(self, translations: Sequence[str], language: str) -> bytes:
-        """Returns the document with the translations. A lone surrogate is written as `?`."""
+        """Returns the document with the translations, in its encoding if this has all characters.
+
+        In HTML, other characters become references. Elsewhere, they make the document UTF-8.
+        """
         remaining = iter(translations)
         written = "".join(
             part if isinstance(part, str) else part.place(next(remaining)) for part in self.parts
@@ -68,21 +96,23 @@ class PassageDocument:
             written = self.finish(written)
         if language and self.set_language is not None:
             written = self.set_language(written, language)
-        data = written.encode("utf-8", errors="replace")
-        return data.decode().encode("ascii", "xmlcharrefreplace") if self.is_ascii else data
+        written = written.encode("utf-8", "replace").decode()  # a lone surrogate becomes `?`
+        try:
+            return written.encode(self.encoding, self.errors)
+        except UnicodeEncodeError:
+            return self.in_utf8(written).encode()
 
 
-def decode(data: bytes, marks: str = "") -> tuple[str, str]:
-    """Returns the byte order mark of a UTF-8 file, or "", and the text of the file.
+def decode(
+    data: bytes, marks: str = "", declared: re.Pattern[bytes] | None = None
+) -> tuple[str, str, str]:
+    """Returns the byte order mark of a file, or "", the text of the file, and its encoding.
 
-    `marks` are the characters that begin further pieces of the document, beside its lines.
+    `marks` are the characters that begin further pieces of the document, beside its lines. The
+    group of `declared` is the name of the encoding in the document.
     """
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DocumentError(
-            f"the file is not UTF-8 (byte {error.start}); save it with the encoding UTF-8"
-        ) from None
+    found = declared.search(data, 0, DECLARATION_BYTES) if declared else None
+    encoding, text = _decoded(data, found[1].decode() if found else "")
     pieces = sum(map(text.count, "\n\r" + marks)) - text.count("\r\n")
     if pieces > MAX_PIECES:
         raise DocumentTooLargeError(
@@ -90,7 +120,39 @@ def decode(data: bytes, marks: str = "") -> tuple[str, str]:
             "Split it"
         )
     start = int(text.startswith("\ufeff"))
-    return text[:start], text[start:]
+    return text[:start], text[start:], encoding
+
+
+def _decoded(data: bytes, declared: str) -> tuple[str, str]:
+    """Tries byte order marks, UTF-8, the declared encoding, and the most likely one."""
+    marked = [name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)]
+    declared = "cp1252" if declared.lower() in _LATIN else declared or "utf-8"
+    for name in (*marked, *([declared] if data.isascii() else ["utf-8", declared])):
+        with suppress(LookupError, ValueError):
+            text = data.decode(name)
+            if marked or not data.isascii() or text == data.decode("ascii"):
+                return name, text
+    try:
+        return (name := "utf-8" if data.isascii() else _likely_encoding(data)), data.decode(name)
+    except UnicodeDecodeError:
+        raise DocumentError(
+            "the encoding of the file is not known; save it with the encoding UTF-8"
+        ) from None
+
+
+def _likely_encoding(data: bytes) -> str:
+    """Returns the encoding in which a text has the most usual words. Western Europe goes first."""
+    start = data[:SAMPLE_BYTES]
+    found = [*from_bytes(start[: start.rfind(b"\n") + 1] or start, cp_isolation=CODE_PAGES)]
+    chaos = min((each.chaos for each in found), default=0)
+    best = max(
+        (each for each in found if each.chaos <= chaos + MAX_CHAOS),
+        key=lambda each: (each.coherence, "cp1252" in each.could_be_from_charset),
+        default=None,
+    )
+    if best is None or "cp1252" in best.could_be_from_charset:
+        return "utf-8" if best is None else "cp1252"
+    return best.encoding
 
 
 @dataclass(frozen=True, slots=True)

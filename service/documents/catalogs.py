@@ -24,12 +24,13 @@ _NO_TEXT = re.compile(r"(?:[a-z][a-z0-9+.-]*://|mailto:|data:)\S*|#[0-9a-fA-F]{3
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d{1,3})\])?\s*(?=\")")
+_CHARSET = re.compile(rb"charset=([\w-]+)")
 _LANGUAGE = re.compile(r'^"Language: ?[\w@-]*(\\n")', re.MULTILINE)
 
 
 def read_json(data: bytes) -> PassageDocument:
     """Reads a JSON file; its layout, keys, numbers, URLs and colour codes are kept."""
-    mark, text = decode(data, marks=",[{")
+    mark, text, encoding = decode(data, ",[{")
     try:
         json.loads(text, parse_int=str)  # int() refuses numbers of more than 4,300 digits
     except json.JSONDecodeError as error:
@@ -38,7 +39,7 @@ def read_json(data: bytes) -> PassageDocument:
         ) from None
     except RecursionError:
         raise DocumentError("the lists and objects of the file are nested too deep") from None
-    return PassageDocument([mark, *_json_parts(text)])
+    return PassageDocument([mark, *_json_parts(text)], encoding=encoding)
 
 
 def _json_parts(text: str) -> Iterator[str | Passage]:
@@ -97,7 +98,7 @@ class _Field:
 
 
 def read_po(data: bytes) -> PassageDocument:
-    mark, text = decode(data)
+    mark, text, encoding = decode(data, "", _CHARSET)
     entry: list[_Field] = []
     parts: list[str | Passage] = [mark]
     for number, line in enumerate(lines_of(text), 1):
@@ -120,7 +121,9 @@ def read_po(data: bytes) -> PassageDocument:
         elif not entry:
             raise DocumentError(f"line {number} has a string without msgid or msgstr")
         entry[-1].lines.append(line)
-    document = PassageDocument([*parts, *_po_parts(entry)], _set_language)
+    document = PassageDocument(
+        [*parts, *_po_parts(entry)], _set_language, encoding=encoding, in_utf8=_in_utf8
+    )
     if not any("msgid" in part for part in document.parts if isinstance(part, str)):
         raise DocumentError("the file has no msgid; is it another format?")
     return document
@@ -143,6 +146,10 @@ def _po_parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
             yield each.passage(source)
         else:
             yield from map(str, each.lines)
+
+
+def _in_utf8(written: str) -> str:
+    return re.sub(_CHARSET.pattern.decode(), "charset=UTF-8", written, count=1)
 
 
 def _set_language(written: str, language: str) -> str:

@@ -12,7 +12,7 @@ from service.documents.markdown import read_markdown
 from service.documents.office import read_docx, read_pptx
 from service.documents.open_document import read_odt
 from service.documents.plain_text import read_text
-from service.documents.subtitles import read_srt, read_vtt
+from service.documents.subtitles import read_ass, read_srt, read_vtt
 from service.documents.xliff import read_xliff
 from service.documents.xml_files import MAX_BYTES, ArchiveDocument, XmlDocument
 
@@ -31,6 +31,7 @@ class Format:
 
 
 _OFFICE = "application/vnd.openxmlformats-officedocument"
+_ASS = Format("text/x-ssa", read_ass)
 _HTML = Format("text/html", read_html)
 _XLIFF = Format("application/xliff+xml", read_xliff)
 
@@ -42,6 +43,8 @@ FORMATS: dict[str, Format] = {
     ".htm": _HTML,
     ".srt": Format("application/x-subrip", read_srt),
     ".vtt": Format("text/vtt", read_vtt),
+    ".ass": _ASS,
+    ".ssa": _ASS,
     ".po": Format("text/x-gettext-translation", read_po),
     ".xlf": _XLIFF,
     ".xliff": _XLIFF,

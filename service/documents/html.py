@@ -14,7 +14,7 @@ from functools import partial
 from html import escape
 from itertools import groupby
 
-from service.documents.base import Passage, PassageDocument, decode
+from service.documents.base import Passage, PassageDocument, decode, wrap
 from service.documents.tagged import (
     MAX_UNITS,
     Form,
@@ -40,10 +40,7 @@ KEPT_APART = frozenset("script style pre textarea iframe template".split())
 
 _CLOSED_BY_THE_NEXT = frozenset("p li td th tr dt dd option".split())
 _ROOT_LANGUAGE = re.compile(r"(<html\b[^<>]*?\slang=)([\"']?)[\w-]*\2(?=[\s>/])", re.IGNORECASE)
-_CHARSET = re.compile(r"""<meta\b[^<>]*?charset\s*=\s*["']?([^\s"'/>;]+)""", re.IGNORECASE)
-
-# Number of characters in which a browser searches for the charset of a page.
-CHARSET_CHARS = 1024
+_CHARSET = re.compile(rb"""<meta\b[^<>]*?charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
 
 # Limits on a block that can become one passage: inline elements around a word, and tokens.
 MAX_DEPTH = 100
@@ -64,15 +61,12 @@ class Content(Enum):
 
 def read_html(data: bytes) -> PassageDocument:
     """Reads a page or a fragment of a page; broken nesting is accepted."""
-    page = "".join(decode(data, marks="<"))
-    charset = _CHARSET.search(page, 0, CHARSET_CHARS)
-    has_other_charset = charset is not None and charset[1].lower() not in ("utf-8", "utf8")
-    is_ascii = has_other_charset and page.isascii()  # ASCII bytes mean the same in both charsets
+    mark, text, encoding = decode(data, "<", _CHARSET)
+    page = mark + text
     tokens = tokens_of(pieces(page), has_marks=VALUE in page)
     attributes, finish = attributes_of(tokens)
-    return PassageDocument(
-        [*Markup().parts(tokens), *attributes], _set_language, finish, True, is_ascii
-    )
+    parts = [*Markup().parts(tokens), *attributes]
+    return PassageDocument(parts, _set_language, finish, True, encoding, "xmlcharrefreplace")
 
 
 def attributes_of(tokens: Sequence[Token]) -> tuple[list[Passage], Callable[[str], str]]:
@@ -222,6 +216,31 @@ class Markup:
                 yield _source(list(group))
             else:
                 yield from self._block(list(group))
+
+    def in_lines(self, tokens: Sequence[Token], between: Iterable[str]) -> Iterator[str | Passage]:
+        """Yields the parts of a text of several lines, whose translations have as many lines.
+
+        `between` are the characters to write for the line feeds in the tokens.
+        """
+        remaining = iter(between)
+        for part in self.parts(tokens):
+            if isinstance(part, str):
+                yield "".join(next(remaining) if char == "\n" else char for char in part)
+            else:
+                source = part.place(part.text)
+                ends = [next(remaining) for _ in range(source.count("\n"))]
+                yield Passage(part.text, partial(self._wrapped, part, source, ends))
+
+    def _wrapped(self, passage: Passage, source: str, ends: Sequence[str], translation: str) -> str:
+        lines = source.split("\n")
+        if translation != passage.text:
+            written = " ".join(map(str.strip, passage.place(translation).split("\n")))
+            lines = [self.line(line, source) for line in wrap(written, lines)]
+        return "".join(map(str.__add__, lines, [*ends[: len(lines) - 1], ""]))
+
+    def line(self, line: str, source: str) -> str:
+        """Returns a line of a translation, changed so that it reads as words."""
+        return line
 
     def _block(self, tokens: Sequence[Token]) -> Iterator[str | Passage]:
         """Yields the parts of a block. Unbalanced, too many or too deep tags part its texts."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from markdown_it import MarkdownIt
+from markdown_it.ruler import RuleOptionsType
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import (
     StateInline,
@@ -24,7 +25,7 @@ from markdown_it.rules_inline import (
 from markdown_it.token import Token as Span
 from markdown_it.utils import EnvType
 
-from service.documents.base import LINE, Passage, PassageDocument, decode, wrap
+from service.documents.base import LINE, Passage, PassageDocument, decode
 from service.documents.html import Markup, attributes_of, tokens_of
 from service.text.attributes import VALUE
 from service.text.entities import unescaped
@@ -103,15 +104,18 @@ class Markdown(Markup):
             return inside
         return start + before + words + after + end
 
+    def line(self, line: str, source: str) -> str:
+        return line if _BLOCK.match(source) else _BLOCK.sub(r"\g<0>\\", line, count=1)
+
 
 def read_markdown(data: bytes) -> PassageDocument:
-    mark, text = decode(data, marks="|")
+    mark, text, encoding = decode(data, "|")
     front = _FRONT_MATTER.match(text)
     place = front.end() if front else 0
     tokens: list[Token] = []
     parts = [mark, text[:place], *_parts(text[place:], tokens)]
     attributes, finish = attributes_of(tokens)
-    return PassageDocument([*parts, *attributes], None, finish, is_html=True)
+    return PassageDocument([*parts, *attributes], None, finish, True, encoding)
 
 
 def _parts(text: str, tokens: list[Token]) -> Iterator[str | Passage]:
@@ -155,29 +159,7 @@ def _paragraph(
     yield source[:place]
     own = tokens_of(_pieces(source[place:], env), has_marks=VALUE in source)
     tokens += own
-    remaining = iter(between)
-    for part in markup.parts(own):
-        if isinstance(part, str):
-            yield "".join(next(remaining) if char == "\n" else char for char in part)
-        else:
-            found = part.place(part.text)
-            yield _in_lines(part, found, [next(remaining) for _ in range(found.count("\n"))])
-
-
-def _in_lines(passage: Passage, source: str, between: Sequence[str]) -> Passage:
-    """Returns a passage whose translation is wrapped to the lines of its source."""
-
-    def place(translation: str) -> str:
-        lines = source.split("\n")
-        if translation != passage.text:
-            written = " ".join(map(str.strip, passage.place(translation).split("\n")))
-            lines = wrap(written, lines)
-            if not _BLOCK.match(source):
-                lines = [_BLOCK.sub(r"\g<0>\\", line, count=1) for line in lines]
-        joined = [line + end for line, end in zip(lines, between, strict=False)]
-        return "".join([*joined[: len(lines) - 1], lines[-1]])
-
-    return Passage(passage.text, place)
+    yield from markup.in_lines(own, between)
 
 
 def _pieces(source: str, env: EnvType) -> Iterator[Piece]:
@@ -304,7 +286,7 @@ def _marked_block(state: StateBlock, first: int, last: int, silent: bool) -> boo
 
 def _new_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("fragments_join")
-    ends = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    ends: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     for name, block_rule in (("kept_lines", _kept_lines), ("marked_block", _marked_block)):
         parser.block.ruler.before("table", name, block_rule, ends)
     inline = parser.inline.ruler

@@ -23,8 +23,8 @@ _FIRST_WORD = re.compile(rf"[{UNSPACED}]|\S+")
 
 def read_text(data: bytes) -> PassageDocument:
     """Reads a text file; blank lines and indents are kept."""
-    mark, text = decode(data)
-    return PassageDocument([mark, *_paragraphs(lines_of(text))])
+    mark, text, encoding = decode(data)
+    return PassageDocument([mark, *_paragraphs(lines_of(text))], encoding=encoding)
 
 
 def _paragraphs(lines: Sequence[Line]) -> Iterator[str | Passage]:

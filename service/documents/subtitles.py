@@ -1,91 +1,116 @@
-"""Subtitles: SubRip (.srt) and WebVTT (.vtt). Timings, numbers and settings are kept.
+r"""Subtitles: SubRip (.srt), WebVTT (.vtt), SubStation Alpha (.ass, .ssa). Timings are kept.
 
 A cue is the text that is shown from one time to another. A cue is translated as one text, or as
 one text for each speaker. A sentence that continues in the next cue is translated in two parts,
-because each part must stay with its timing.
+because each part must stay with its timing. Tags and codes such as `{\an8}` move with their words.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from service.documents.base import (
-    DocumentError,
-    Line,
-    Passage,
-    PassageDocument,
-    decode,
-    joined,
-    lines_of,
+from service.documents.base import LINE, DocumentError, Passage, PassageDocument, decode
+from service.documents.html import Markup, tokens_of
+from service.text.html_text import Piece, pieces
+from service.text.markup import Kind
+
+_TIMING = re.compile(r"\s*(\d+:)?\d\d?:\d\d[,.]\d+ *--> *(\d+:)?\d\d?:\d\d[,.]\d+")
+
+# The parts of a cue: codes, the times of words, tags, and the signs before a speaker's words.
+_PIECE = re.compile(
+    r"(?P<code>\{[^{}\n]*+\}|<[\d:.]+>)|(?P<tag></?[a-zA-Z][^<>]*+>)"
+    r"|(?P<speaker>(?:(?:^|(?<=\n))[ \t]*+(?:[-–—]|>>)|(?<=[>}])[-–—](?=\s))[ \t]*+)"
+    r"|[^{<\n]++|[{<\n]"
 )
-from service.text.letters import has_letters
+_SWITCH = re.compile(r"\{\\([ibus])([01])\}")
+_KINDS = {"code": Kind.EMPTY, "speaker": Kind.BLOCK, None: Kind.TEXT}
+_FORMAT = re.compile(r"\[Events\]\s*^Format:([^\r\n]*)", re.MULTILINE | re.IGNORECASE)
+_LINE_BREAK = re.compile(r"\\[Nn]")
+_DRAWING = re.compile(r"\{[^}]*\\p[1-9]")
 
-_TIMING = re.compile(r"(\d+:)?\d\d?:\d\d[,.]\d+ *--> *(\d+:)?\d\d?:\d\d[,.]\d+")
-_OPENING = re.compile(r"(?:\{\\[^}]*+\}|</?[a-zA-Z][^>]*+>|[-–—]|>>|\s++)*+")
-_CLOSING = re.compile(r"</[a-zA-Z][^<>]*>")
-_SPEAKER = re.compile(r"[-–—]|>>")
+
+class _Plain(Markup):
+    """Texts without entities."""
+
+    def read(self, source: str) -> str:
+        return source.replace("\\h", "\u00a0")
+
+    def escape(self, words: str) -> str:
+        return words
 
 
 def read_srt(data: bytes) -> PassageDocument:
-    return _read(*decode(data), has_orphans=True)
+    mark, text, encoding = decode(data)
+    parts = [mark, *_parts(text, _Plain(), has_orphans=True)]
+    if len(parts) == 1 or not any(map(_TIMING.match, map(str, parts))):
+        raise DocumentError("the file has no timings such as 00:00:01,000 --> 00:00:02,000")
+    return PassageDocument(parts, is_html=True, encoding=encoding)
 
 
 def read_vtt(data: bytes) -> PassageDocument:
     """Reads WebVTT subtitles; the blocks NOTE, STYLE and REGION are kept."""
-    mark, text = decode(data)
+    mark, text, encoding = decode(data)
     if not text.startswith("WEBVTT"):
         raise DocumentError("the file does not begin with WEBVTT; is it another format?")
-    return _read(mark, text, has_orphans=False)
+    parts = [mark, *_parts(text, Markup(), has_orphans=False)]
+    return PassageDocument(parts, is_html=True, encoding=encoding)
 
 
-def _read(mark: str, text: str, has_orphans: bool) -> PassageDocument:
-    """Reads cues, which may contain blank lines with `has_orphans`, as in many SubRip files."""
-    lines = lines_of(text)
-    is_timing = [_TIMING.match(line.content) is not None for line in lines]
-    if has_orphans and not any(is_timing):
-        raise DocumentError("the file has no timings such as 00:00:01,000 --> 00:00:02,000")
+def read_ass(data: bytes) -> PassageDocument:
+    """Reads the texts of the events; styles, comments and drawings are kept."""
+    mark, text, encoding = decode(data)
+    fields = _FORMAT.search(text)
+    if fields is None:
+        raise DocumentError("the file has no [Events] with a line Format; is it another format?")
+    number = fields[1].count(",")
+    event = re.compile(rf"^Dialogue:(?:[^,\r\n]*+,){{{number}}}([^\r\n]*)", re.MULTILINE)
     parts: list[str | Passage] = [mark]
-    cue: list[Line] = []
+    begin = 0
+    for found in event.finditer(text):
+        if not _DRAWING.search(found[1]):
+            cue = _LINE_BREAK.sub("\n", found[1])
+            parts.append(text[begin : found.start(1)])
+            parts += _cue(cue, _LINE_BREAK.findall(found[1]), _Plain())
+            begin = found.end()
+    return PassageDocument([*parts, text[begin:]], is_html=True, encoding=encoding)
+
+
+def _parts(text: str, markup: Markup, has_orphans: bool) -> Iterator[str | Passage]:
+    """Yields cues, which may contain blank lines with `has_orphans`, as in many SubRip files."""
+    lines = [(match[1], match[2]) for match in LINE.finditer(text) if match[0]]
+    is_timing = [_TIMING.match(line) is not None for line, _ in lines]
+    cue: list[tuple[str, str]] = []
     is_inside = False
-    for number, line in enumerate(lines):
+    for number, (line, end) in enumerate(lines):
         is_head = is_timing[number] or (
             is_timing[number + 1 : number + 2] == [True]
-            and (not is_inside or line.content.isdecimal())
+            and (not is_inside or line.strip().isdecimal())
         )
-        if line.content and is_inside and not is_head:
-            cue.append(line)
+        if line.strip() and is_inside and not is_head:
+            cue.append((line, end))
             continue
-        parts += _passages(cue)
+        yield from _lines(cue, markup)
         cue = []
-        parts.append(str(line))
+        yield line + end
         is_inside = is_timing[number] or (is_inside and has_orphans and not is_head)
-    return PassageDocument([*parts, *_passages(cue)])
+    yield from _lines(cue, markup)
 
 
-def _passages(cue: Sequence[Line]) -> Iterator[str | Passage]:
-    """Yields a cue in parts. A new speaker or a line without letters begins a new part."""
-    speech: list[Line] = []
-    for line in map(_without_tags, cue):
-        if _SPEAKER.search(line.prefix) or not has_letters(line.content):
-            yield joined(speech)
-            speech = []
-        speech.append(line)
-    yield joined(speech)
+def _lines(cue: list[tuple[str, str]], markup: Markup) -> Iterator[str | Passage]:
+    ends = [end for _, end in cue]
+    yield from _cue("\n".join(line for line, _ in cue), ends[:-1], markup)
+    yield from ends[-1:]
 
 
-def _without_tags(line: Line) -> Line:
-    """Moves tags, dashes and codes for the place on the screen out of the content of a line."""
-    opening = _OPENING.match(line.content)
-    begin = opening.end() if opening else 0
-    end = len(line.content)
-    while end > begin and line.content[end - 1] == ">":
-        start = line.content.rfind("<", begin, end)
-        if start < 0 or not _CLOSING.fullmatch(line.content, start, end):
-            break
-        end = start
-        while end > begin and line.content[end - 1].isspace():
-            end -= 1
-    return Line(
-        line.prefix + line.content[:begin],
-        line.content[begin:end],
-        line.content[end:] + line.suffix,
-    )
+def _cue(source: str, ends: list[str], markup: Markup) -> Iterator[str | Passage]:
+    return markup.in_lines(tokens_of(_pieces(source)), ends)
+
+
+def _pieces(cue: str) -> Iterator[Piece]:
+    for found in _PIECE.finditer(cue):
+        if found["tag"]:
+            (tag,) = pieces(found[0])
+            yield tag if tag.name == "v" else tag._replace(name="span")  # "v" names a speaker
+        elif switch := _SWITCH.fullmatch(found[0]):
+            yield Piece(Kind.OPEN if switch[2] == "1" else Kind.CLOSE, found[0], switch[1])
+        else:
+            yield Piece(_KINDS[found.lastgroup], found[0])

@@ -15,6 +15,7 @@ from tests.unit.test_documents_text import TEXTS
 DOCUMENTS: dict[str, bytes] = {
     **{suffix: text.encode() for suffix, text in TEXTS.items()},
     ".htm": TEXTS[".html"].encode(),
+    ".ssa": TEXTS[".ass"].encode(),
     **{name[1:]: data for name, (data, _) in FILES.items()},
 }
 """Maps each extension to a document with most features of its format."""
