@@ -11,6 +11,7 @@ from service.documents.store import Content
 DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 A = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
+S = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 P = 'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"'
 OFFICE = "urn:oasis:names:tc:opendocument:xmlns"
 
@@ -72,8 +73,44 @@ def pptx(*slides: str) -> bytes:
     return archive(files)
 
 
-def odt(body: str, styles: str = "") -> bytes:
-    namespaces = " ".join(f'xmlns:{n}="{OFFICE}:{n}:1.0"' for n in ("office", "text", "style"))
+def xlsx(strings: str, **parts: str) -> bytes:
+    names = {"inline": "worksheets/sheet1", "table": "tables/table1", "comments": "comments1"}
+    table = f"{DECLARATION}<sst {S}>{strings}</sst>"
+    return archive(
+        {
+            "xl/workbook.xml": f"{DECLARATION}<workbook {S}/>",
+            "xl/sharedStrings.xml": table,
+            **{f"xl/{names[name]}.xml": DECLARATION + part for name, part in parts.items()},
+        }
+    )
+
+
+def pdf(*lines: str) -> bytes:
+    """A PDF with one page of text."""
+    text = "".join(f"({line}) Tj T* " for line in lines)
+    stream = f"BT /F1 12 Tf 14 TL 50 750 Td {text}ET"
+    objects = [
+        "<</Type/Catalog/Pages 2 0 R>>",
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Contents 4 0 R"
+        "/Resources<</Font<</F1 5 0 R>>/XObject<</I 6 0 R>>>>>>",
+        f"<</Length {len(stream)}>>stream\n{stream}\nendstream",
+        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        "<</Subtype/Image/Width 1/Height 1/BitsPerComponent 8/ColorSpace/DeviceGray"
+        "/Length 1>>stream\n0\nendstream",
+    ]
+    data, offsets = "%PDF-1.4\n", []
+    for number, each in enumerate(objects, 1):
+        offsets.append(len(data))
+        data += f"{number} 0 obj{each}endobj\n"
+    table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
+    end = f"trailer<</Size {len(objects) + 1}/Root 1 0 R>>\nstartxref\n{len(data)}\n%%EOF"
+    return f"{data}xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}{end}".encode()
+
+
+def odt(body: str, styles: str = "", kind: str = "text") -> bytes:
+    names = ("office", "text", "style", "table")
+    namespaces = " ".join(f'xmlns:{n}="{OFFICE}:{n}:1.0"' for n in names)
     namespaces += ' xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0"'
     namespaces += ' xmlns:officeooo="http://openoffice.org/2009/office"'
     content = (
@@ -81,7 +118,9 @@ def odt(body: str, styles: str = "") -> bytes:
         f"<office:automatic-styles>{styles}</office:automatic-styles>"
         f"<office:body><office:text>{body}</office:text></office:body></office:document-content>"
     )
-    return archive({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content})
+    return archive(
+        {"mimetype": f"application/vnd.oasis.opendocument.{kind}", "content.xml": content}
+    )
 
 
 def epub(**chapters: str) -> bytes:

@@ -1,36 +1,19 @@
 """The errors of documents, and documents of passages."""
 
-import codecs
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from charset_normalizer import from_bytes
-
+from service.text.encodings import decoded
 from service.text.letters import has_letters, split_margins
 
 # Largest number of lines, tags and strings of a document that is one text. A piece takes up to 700
 # bytes of memory.
 MAX_PIECES = 500_000
 
-_BYTE_ORDER_MARKS = [
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-]
-_LATIN = ("iso-8859-1", "iso8859-1", "latin1", "latin-1", "ascii", "us-ascii")
-CODE_PAGES = (
-    "cp1252 cp1250 cp1251 cp1253 cp1254 cp1255 cp1256 shift_jis gb18030 big5 euc_kr koi8_r".split()
-)
-
-# Bytes in which a declaration of the encoding is searched, and from which the encoding is guessed.
-DECLARATION_BYTES, SAMPLE_BYTES = 1024, 100_000
-MAX_CHAOS = 0.05  # by which the likely encoding may seem worse than another one
-
+_SKIPPED = re.compile(rb"<(?:\w+:)?(img|image|blip|svg|math|oMath)\b", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]*>")
 _EMPTY_ELEMENT = re.compile(r"<([a-zA-Z]++)[^<>]*+></\1>")
 
@@ -75,9 +58,10 @@ class PassageDocument:
     is_html: bool = False
     encoding: str = "utf-8"
 
+    skipped: Mapping[str, int] = field(default_factory=dict)  # numbers of images, equations
     errors: str = "strict"  # "xmlcharrefreplace" writes references such as `&#233;`
 
-    # Changes a text that is written in UTF-8 because its encoding lacks a character.
+    # Changes a text that is written in UTF-8 because its encoding does not have a character.
     in_utf8: Callable[[str], str] = "\ufeff".__add__
 
     def texts(self) -> list[str]:
@@ -103,6 +87,12 @@ class PassageDocument:
             return self.in_utf8(written).encode()
 
 
+def skipped_in(data: bytes) -> Counter[str]:
+    """Counts the images and the equations of a document, which are not translated."""
+    names = (found[1].lower() for found in _SKIPPED.finditer(data))
+    return Counter("equations" if b"math" in name else "images" for name in names)
+
+
 def decode(
     data: bytes, marks: str = "", declared: re.Pattern[bytes] | None = None
 ) -> tuple[str, str, str]:
@@ -111,8 +101,12 @@ def decode(
     `marks` are the characters that begin further pieces of the document, beside its lines. The
     group of `declared` is the name of the encoding in the document.
     """
-    found = declared.search(data, 0, DECLARATION_BYTES) if declared else None
-    encoding, text = _decoded(data, found[1].decode() if found else "")
+    try:
+        encoding, text = decoded(data, declared)
+    except UnicodeDecodeError:
+        raise DocumentError(
+            "the encoding of the file is not known; save it with the encoding UTF-8"
+        ) from None
     pieces = sum(map(text.count, "\n\r" + marks)) - text.count("\r\n")
     if pieces > MAX_PIECES:
         raise DocumentTooLargeError(
@@ -121,38 +115,6 @@ def decode(
         )
     start = int(text.startswith("\ufeff"))
     return text[:start], text[start:], encoding
-
-
-def _decoded(data: bytes, declared: str) -> tuple[str, str]:
-    """Tries byte order marks, UTF-8, the declared encoding, and the most likely one."""
-    marked = [name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)]
-    declared = "cp1252" if declared.lower() in _LATIN else declared or "utf-8"
-    for name in (*marked, *([declared] if data.isascii() else ["utf-8", declared])):
-        with suppress(LookupError, ValueError):
-            text = data.decode(name)
-            if marked or not data.isascii() or text == data.decode("ascii"):
-                return name, text
-    try:
-        return (name := "utf-8" if data.isascii() else _likely_encoding(data)), data.decode(name)
-    except UnicodeDecodeError:
-        raise DocumentError(
-            "the encoding of the file is not known; save it with the encoding UTF-8"
-        ) from None
-
-
-def _likely_encoding(data: bytes) -> str:
-    """Returns the encoding in which a text has the most usual words. Western Europe goes first."""
-    start = data[:SAMPLE_BYTES]
-    found = [*from_bytes(start[: start.rfind(b"\n") + 1] or start, cp_isolation=CODE_PAGES)]
-    chaos = min((each.chaos for each in found), default=0)
-    best = max(
-        (each for each in found if each.chaos <= chaos + MAX_CHAOS),
-        key=lambda each: (each.coherence, "cp1252" in each.could_be_from_charset),
-        default=None,
-    )
-    if best is None or "cp1252" in best.could_be_from_charset:
-        return "utf-8" if best is None else "cp1252"
-    return best.encoding
 
 
 @dataclass(frozen=True, slots=True)

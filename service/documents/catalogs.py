@@ -1,35 +1,76 @@
-"""Catalogues of messages: JSON files of user interfaces (.json), and gettext (.po).
+"""Catalogues of messages with keys: JSON, ARB, Java properties, Apple strings, YAML.
 
-In JSON, string values are translated. In gettext, an empty msgstr gets the translation of its
-msgid, unless another plural form of the entry has a translation. Everything else is kept byte for
-byte, except for the language in the header of gettext. Babel would change line breaks and drop
-previous messages (`#|`).
+The values are translated that are prose. Keys, comments, layout and the other values are kept.
 """
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from babel.messages.pofile import PoFileError, escape, unescape
+import yaml
 
-from service.documents.base import DocumentError, Line, Passage, PassageDocument, decode, lines_of
-from service.text.letters import has_letters, split_margins
+from service.documents.base import DocumentError, Passage, PassageDocument, decode
+from service.text.code_values import is_prose
+from service.text.letters import split_margins
 
-_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"')
-_KEY = re.compile(r"\s*:")
-_NO_TEXT = re.compile(r"(?:[a-z][a-z0-9+.-]*://|mailto:|data:)\S*|#[0-9a-fA-F]{3,8}")
+_QUOTED = r'"(?:[^"\\]++|\\.)*+"'
+_JSON = re.compile(rf"(?P<key>{_QUOTED})\s*+:|(?P<value>{_QUOTED})|[{{}}]", re.DOTALL)
+_STRINGS = re.compile(
+    r"/\*(?:[^*]++|\*(?!/))*+(?:\*/)?|//[^\r\n]*"
+    rf"|(?P<key>{_QUOTED}|[\w.-]++)\s*+=\s*+(?P<value>{_QUOTED})",
+    re.DOTALL,
+)
+_PROPERTIES = re.compile(
+    r"^[ \t\f]*+(?:[#!][^\r\n]*|(?P<key>(?:\\.|[^\s=:\\])++)[ \t\f]*+[=:]?[ \t\f]*+"
+    r"(?P<value>(?:\\(?:\r\n|[\s\S])|[^\\\r\n])*+))",
+    re.MULTILINE,
+)
+_ESCAPE = re.compile(r"\\(?:[uU]([0-9a-fA-F]{4})|(?:\r\n|[\r\n])[ \t\f]*|([\s\S]))")
+_NAMED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
-# Half of a character, as in `"\ud83d"`; no model reads it.
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-_KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d{1,3})\])?\s*(?=\")")
-_CHARSET = re.compile(rb"charset=([\w-]+)")
-_LANGUAGE = re.compile(r'^"Language: ?[\w@-]*(\\n")', re.MULTILINE)
+_LOCALE = re.compile(r'("@@locale"\s*:\s*")[^"]*')
+_ROOT = re.compile(
+    r"(\A(?:\s*(?:#.*|---)?$\s)*[\"']?)[a-z]{2,3}(?:[-_]\w{2,4})?(?=[\"']?:\s)", re.MULTILINE
+)
 
 
-def read_json(data: bytes) -> PassageDocument:
-    """Reads a JSON file; its layout, keys, numbers, URLs and colour codes are kept."""
+@dataclass(frozen=True, slots=True)
+class _Syntax:
+    """The syntax of a catalogue."""
+
+    pattern: re.Pattern[str]  # its groups are the key and the value
+    read: Callable[[str], str]
+    write: Callable[[bool, str], str]  # whether only ASCII may be used, and the value
+
+
+def unescaped(source: str) -> str:
+    def character(found: re.Match[str]) -> str:
+        return chr(int(found[1], 16)) if found[1] else _NAMED.get(found[2], found[2] or "")
+
+    found = _ESCAPE.sub(character, source)
+    return found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _quoted(is_ascii: bool, value: str) -> str:
+    return json.dumps(value, ensure_ascii=is_ascii)
+
+
+def _property(is_ascii: bool, value: str) -> str:
+    written = _quoted(is_ascii, value)[1:-1].replace('\\"', '"')
+    return "\\" * written.startswith(" ") + written
+
+
+_OF_JSON = _Syntax(_JSON, lambda source: json.loads(source, strict=False), _quoted)
+_OF_STRINGS = _Syntax(_STRINGS, lambda source: unescaped(source[1:-1]), _quoted)
+_OF_PROPERTIES = _Syntax(_PROPERTIES, unescaped, _property)
+
+
+def read_json(data: bytes, is_arb: bool = False) -> PassageDocument:
+    """Reads a JSON file; its layout and the values that are code are kept."""
     mark, text, encoding = decode(data, ",[{")
     try:
         json.loads(text, parse_int=str)  # int() refuses numbers of more than 4,300 digits
@@ -39,119 +80,128 @@ def read_json(data: bytes) -> PassageDocument:
         ) from None
     except RecursionError:
         raise DocumentError("the lists and objects of the file are nested too deep") from None
-    return PassageDocument([mark, *_json_parts(text)], encoding=encoding)
+    parts = [mark, *_parts(text, _OF_JSON, is_arb)]
+    return PassageDocument(parts, _set_locale if is_arb else None, encoding=encoding)
 
 
-def _json_parts(text: str) -> Iterator[str | Passage]:
-    """Yields the parts of valid JSON, which has quotation marks only around and in its strings."""
-    begin = 0
-    for match in _STRING.finditer(text):
-        if _KEY.match(text, match.end()):
+def read_arb(data: bytes) -> PassageDocument:
+    """Reads a catalogue of Flutter. The keys of metadata begin with `@`."""
+    return read_json(data, is_arb=True)
+
+
+def read_strings(data: bytes) -> PassageDocument:
+    return _read(data, _OF_STRINGS)
+
+
+def read_properties(data: bytes) -> PassageDocument:
+    return _read(data, _OF_PROPERTIES)
+
+
+def _read(data: bytes, syntax: _Syntax) -> PassageDocument:
+    mark, text, encoding = decode(data, "=")
+    if not any(found["key"] for found in syntax.pattern.finditer(text)):
+        raise DocumentError("the file has no keys with values; is it another format?")
+    return PassageDocument([mark, *_parts(text, syntax)], encoding=encoding)
+
+
+def _parts(text: str, syntax: _Syntax, is_arb: bool = False) -> Iterator[str | Passage]:
+    begin = depth = 0
+    key = ""
+    is_ascii = syntax is _OF_PROPERTIES and text.isascii()
+    for found in syntax.pattern.finditer(text):
+        if found.lastgroup is None:
+            depth += {"{": 1, "}": -1}.get(found[0], 0)
             continue
-        value = json.loads(match[0], strict=False)
-        is_kept = _NO_TEXT.fullmatch(value.strip()) or _SURROGATE.search(value)
-        if not is_kept and has_letters(value):
-            yield from (text[begin : match.start()], _json_passage(match[0], value))
-            begin = match.end()
+        key, source = (found["key"] or key).strip('"'), found["value"]
+        if source is None or (is_arb and (depth > 1 or key.startswith("@"))):
+            continue
+        value = syntax.read(source)
+        if is_prose(value, key):
+            yield text[begin : found.start("value")]
+            in_ascii = is_ascii or (source.isascii() and "\\u" in source)
+            yield _passage(source, value, partial(syntax.write, in_ascii))
+            begin = found.end("value")
     yield text[begin:]
 
 
-def _json_passage(source: str, value: str) -> Passage:
+def _passage(source: str, value: str, write: Callable[[str], str]) -> Passage:
     before, core, after = split_margins(value)
-    is_ascii = "\\u" in source and source.isascii()
 
     def place(translation: str) -> str:
-        if translation == core:
-            return source
-        return json.dumps(before + translation + after, ensure_ascii=is_ascii)
+        return source if translation == core else write(before + translation + after)
 
     return Passage(core, place)
 
 
-@dataclass(slots=True)
-class _Field:
-    """One keyword of gettext with its strings, which may stand on several lines."""
-
-    keyword: str
-    number: int  # index of a plural form, as in `msgstr[1]`; 0 for other fields
-    lines: list[Line] = field(default_factory=list)
-
-    @property
-    def value(self) -> str:
-        strings = _STRING.findall("\n".join(line.content for line in self.lines))
-        return "".join(map(unescape, strings))  # Babel's `denormalize` would cut at U+2028
-
-    def passage(self, source: str) -> Passage:
-        """Returns the passage for an empty msgstr, which gets the translation of `source`."""
-        before, core, after = split_margins(source)
-        first, last = self.lines[0], self.lines[-1]
-        match = _KEYWORD.match(first.content)
-
-        def place(translation: str) -> str:
-            lines = (before + translation + after).splitlines(keepends=True) or [""]
-            strings = [escape(line) for line in (["", *lines] if len(lines) > 1 else lines)]
-            line_end = first.suffix.strip(" \t") or "\n"
-            keyword = match[0] if match else ""
-            return first.prefix + keyword + line_end.join(strings) + last.suffix
-
-        return Passage(core, place)
+def _set_locale(written: str, language: str) -> str:
+    return _LOCALE.sub(lambda found: found[1] + language.replace("-", "_"), written, count=1)
 
 
-def read_po(data: bytes) -> PassageDocument:
-    mark, text, encoding = decode(data, "", _CHARSET)
-    entry: list[_Field] = []
-    parts: list[str | Passage] = [mark]
-    for number, line in enumerate(lines_of(text), 1):
-        content = line.content.removeprefix("\ufeff")  # files may have been joined
-        match = _KEYWORD.match(content)
-        if not match and not content.startswith('"'):
-            parts += _po_parts(entry)
-            entry = []
-            if content and not content.startswith("#"):
-                raise DocumentError(f"line {number} is no line of a gettext catalogue")
-            parts.append(str(line))
-            continue
-        if not _STRING.fullmatch(content, match.end() if match else 0):
-            raise DocumentError(f"line {number} has no complete string of a gettext catalogue")
-        if match:
-            if entry and match[1] in ("msgid", "msgctxt") and entry[-1].keyword == "msgstr":
-                parts += _po_parts(entry)
-                entry = []
-            entry.append(_Field(match[1], int(match[2] or 0)))
-        elif not entry:
-            raise DocumentError(f"line {number} has a string without msgid or msgstr")
-        entry[-1].lines.append(line)
-    document = PassageDocument(
-        [*parts, *_po_parts(entry)], _set_language, encoding=encoding, in_utf8=_in_utf8
-    )
-    if not any("msgid" in part for part in document.parts if isinstance(part, str)):
-        raise DocumentError("the file has no msgid; is it another format?")
-    return document
-
-
-def _po_parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
-    """Yields the lines of an entry, with passages for its translations if all of them are empty."""
+def read_yaml(data: bytes) -> PassageDocument:
+    """Reads a YAML file, such as a catalogue of Rails, whose first key is a language."""
+    mark, text, encoding = decode(data, ":-")
     try:
-        sources = {each.keyword: each.value for each in entry if each.keyword != "msgstr"}
-        is_open = not any(each.value for each in entry if each.keyword == "msgstr")
-    except (PoFileError, ValueError, IndexError) as error:
-        raise DocumentError(f"an entry of the catalogue cannot be read: {error}") from None
-    singular = sources.get("msgid", "")
-    plural = sources.get("msgid_plural", singular)
-    # If a language has only one form, the form is the translation of the plural.
-    has_one_form = sum(each.keyword == "msgstr" for each in entry) == 1
-    for each in entry:
-        source = plural if each.number or has_one_form else singular
-        if each.keyword == "msgstr" and is_open and has_letters(source):
-            yield each.passage(source)
-        else:
-            yield from map(str, each.lines)
+        parts = [mark, *_yaml_parts(text)]
+    except yaml.YAMLError as error:
+        raise DocumentError(f"the file is not YAML: {' '.join(str(error).split())}") from None
+    return PassageDocument(parts, _set_root, encoding=encoding)
 
 
-def _in_utf8(written: str) -> str:
-    return re.sub(_CHARSET.pattern.decode(), "charset=UTF-8", written, count=1)
+def _yaml_parts(text: str) -> Iterator[str | Passage]:
+    begin = 0
+    key = ""
+    is_key: list[bool | None] = []  # for each open collection; None in a sequence
+    events: Any = yaml.parse(text, Loader=yaml.CSafeLoader)
+    for event in events:
+        if isinstance(event, yaml.CollectionEndEvent):
+            is_key.pop()
+            continue
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        starts_key = bool(is_key and is_key[-1])
+        if is_key and is_key[-1] is not None:
+            is_key[-1] = not starts_key
+        if isinstance(event, yaml.CollectionStartEvent):
+            is_key.append(True if isinstance(event, yaml.MappingStartEvent) else None)
+        elif isinstance(event, yaml.ScalarEvent):
+            if starts_key:
+                key = event.value
+            elif _is_string(event) and is_prose(event.value, key):
+                assert event.start_mark
+                assert event.end_mark
+                start, end = event.start_mark.index, event.end_mark.index
+                source = text[start:end]
+                style = event.style or ""
+                yield text[begin:start]
+                yield _passage(source, event.value, partial(_scalar, source=source, style=style))
+                begin = end
+    yield text[begin:]
 
 
-def _set_language(written: str, language: str) -> str:
-    code = language.replace("-", "_")
-    return _LANGUAGE.sub(lambda match: f'"Language: {code}{match[1]}', written, count=1)
+def _is_string(event: yaml.ScalarEvent) -> bool:
+    kind = _RESOLVER.resolve(yaml.ScalarNode, event.value, event.implicit)
+    return not event.tag and kind == "tag:yaml.org,2002:str"
+
+
+def _scalar(value: str, source: str, style: str) -> str:
+    """Returns a value as YAML, in the style of its source if this is possible."""
+    if style in ("|", ">"):
+        head, *lines = source.splitlines(keepends=True)
+        indent = next(line[: len(line) - len(line.lstrip(" "))] for line in lines if line.strip())
+        end = source[len(source.rstrip()) :]
+        between = "\n" if style == "|" else "\n\n"
+        words = (indent + line if line else "" for line in value.strip().split("\n"))
+        return head + between.join(words) + end
+    if style == "'" and "\n" not in value:
+        return "'" + value.replace("'", "''") + "'"
+    with suppress(yaml.YAMLError):
+        if not style and yaml.load(f"[k: {value}]", yaml.CSafeLoader) == [{"k": value}]:
+            return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _set_root(written: str, language: str) -> str:
+    return _ROOT.sub(lambda found: found[1] + language, written, count=1)
+
+
+_RESOLVER: Any = yaml.resolver.Resolver()

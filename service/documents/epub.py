@@ -1,7 +1,6 @@
 """Reads e-books (.epub): chapters, the table of contents, the title and the description."""
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
@@ -9,15 +8,9 @@ from lxml import etree
 
 from service.documents.base import DocumentError
 from service.documents.html import is_inside, is_kept
-from service.documents.inline import BlockReader, Role
-from service.documents.tagged import Block, Element, Node, TaggedText, words_of
-from service.documents.xml_files import (
-    ArchiveDocument,
-    XmlDocument,
-    XmlParser,
-    local_name,
-    read_archive,
-)
+from service.documents.inline import BlockReader, Role, attribute_block, reader_of
+from service.documents.tagged import Block, Element, local_name
+from service.documents.xml_files import ArchiveDocument, XmlDocument, XmlParser, read_archive
 from service.text.attributes import read_attributes
 from service.text.html_text import INLINE, VOID, says_translated
 
@@ -63,17 +56,13 @@ def _read_part(root: Element, _name: str) -> XmlDocument:
         blocks = [*BlockReader(_page_role).read(root), *_attributes(root)]
         return XmlDocument(root, blocks, _set_page_language)
     if kind == "package":
-        blocks = _reader_of("title", "description").read(root)
+        blocks = reader_of("title", "description").read(root)
         return XmlDocument(root, blocks, _set_book_language)
-    return XmlDocument(root, _reader_of("text").read(root))
+    return XmlDocument(root, reader_of("text").read(root))
 
 
 def _attributes(root: Element) -> Iterator[Block]:
     """Yields a block for each attribute that people read, but not in elements that are kept."""
-
-    def write(element: Element, name: str, nodes: Sequence[Node]) -> None:
-        element.set(name, words_of(nodes))
-
     walk = etree.iterwalk(root, events=("start",))
     for _, element in walk:
         attributes = dict(element.attrib)
@@ -81,7 +70,7 @@ def _attributes(root: Element) -> Iterator[Block]:
             walk.skip_subtree()
             continue
         for name in sorted(read_attributes(local_name(element), attributes)):
-            yield Block(TaggedText([attributes[name]]), partial(write, element, name))
+            yield attribute_block(element, name)
         if is_kept(local_name(element), attributes):
             walk.skip_subtree()
 
@@ -93,16 +82,6 @@ def _page_role(element: Element) -> Role:
     if name not in INLINE:
         return Role.APART
     return Role.EMPTY if name in VOID else Role.WORDS
-
-
-def _reader_of(*names: str) -> BlockReader:
-    """Returns a reader of elements with the given names, wherever they are in other elements."""
-
-    def role(element: Element) -> Role:
-        is_read = len(element) or local_name(element) in names
-        return Role.APART if is_read else Role.APART_KEPT
-
-    return BlockReader(role)
 
 
 def _set_page_language(root: Element, language: str) -> None:

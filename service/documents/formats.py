@@ -2,16 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 
 from service.documents.base import DocumentTooLargeError, PassageDocument, UnsupportedFormatError
-from service.documents.catalogs import read_json, read_po
+from service.documents.catalogs import (
+    read_arb,
+    read_json,
+    read_properties,
+    read_strings,
+    read_yaml,
+)
 from service.documents.epub import read_epub
+from service.documents.gettext import read_po
 from service.documents.html import read_html
 from service.documents.markdown import read_markdown
-from service.documents.office import read_docx, read_pptx
-from service.documents.open_document import read_odt
+from service.documents.office import read_office
+from service.documents.open_document import read_open_document
+from service.documents.pdf import read_pdf
 from service.documents.plain_text import read_text
+from service.documents.resources import read_resources
 from service.documents.subtitles import read_ass, read_srt, read_vtt
 from service.documents.xliff import read_xliff
 from service.documents.xml_files import MAX_BYTES, ArchiveDocument, XmlDocument
@@ -30,8 +40,15 @@ class Format:
     read: Callable[[bytes], Document]
 
 
+def _open_document(kind: str) -> Format:
+    media_type = f"application/vnd.oasis.opendocument.{kind}"
+    return Format(media_type, partial(read_open_document, kind=kind))
+
+
+_RESOURCES = Format("application/xml", read_resources)
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _ASS = Format("text/x-ssa", read_ass)
+_YAML = Format("application/yaml", read_yaml)
 _HTML = Format("text/html", read_html)
 _XLIFF = Format("application/xliff+xml", read_xliff)
 
@@ -49,11 +66,27 @@ FORMATS: dict[str, Format] = {
     ".xlf": _XLIFF,
     ".xliff": _XLIFF,
     ".json": Format("application/json", read_json),
-    ".docx": Format(f"{_OFFICE}.wordprocessingml.document", read_docx),
-    ".pptx": Format(f"{_OFFICE}.presentationml.presentation", read_pptx),
-    ".odt": Format("application/vnd.oasis.opendocument.text", read_odt),
+    ".arb": Format("application/json", read_arb),
+    ".strings": Format("text/plain", read_strings),
+    ".properties": Format("text/plain", read_properties),
+    ".yml": _YAML,
+    ".yaml": _YAML,
+    ".xml": _RESOURCES,
+    ".resx": _RESOURCES,
+    ".docx": Format(f"{_OFFICE}.wordprocessingml.document", partial(read_office, folder="word")),
+    ".pptx": Format(f"{_OFFICE}.presentationml.presentation", partial(read_office, folder="ppt")),
+    ".xlsx": Format(f"{_OFFICE}.spreadsheetml.sheet", partial(read_office, folder="xl")),
+    ".odt": _open_document("text"),
+    ".odp": _open_document("presentation"),
+    ".ods": _open_document("spreadsheet"),
+    ".pdf": Format("application/pdf", read_pdf),
     ".epub": Format("application/epub+zip", read_epub),
 }
+
+
+def written_extension(path: PurePath) -> str:
+    """Returns the extension of the translation of a file. A PDF becomes Markdown."""
+    return ".md" if path.suffix.lower() == ".pdf" else path.suffix
 
 
 def extension_of(name: str) -> str:

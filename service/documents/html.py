@@ -14,7 +14,7 @@ from functools import partial
 from html import escape
 from itertools import groupby
 
-from service.documents.base import Passage, PassageDocument, decode, wrap
+from service.documents.base import Passage, PassageDocument, decode, skipped_in, wrap
 from service.documents.tagged import (
     MAX_UNITS,
     Form,
@@ -66,7 +66,9 @@ def read_html(data: bytes) -> PassageDocument:
     tokens = tokens_of(pieces(page), has_marks=VALUE in page)
     attributes, finish = attributes_of(tokens)
     parts = [*Markup().parts(tokens), *attributes]
-    return PassageDocument(parts, _set_language, finish, True, encoding, "xmlcharrefreplace")
+    return PassageDocument(
+        parts, _set_language, finish, True, encoding, skipped_in(data), "xmlcharrefreplace"
+    )
 
 
 def attributes_of(tokens: Sequence[Token]) -> tuple[list[Passage], Callable[[str], str]]:

@@ -23,6 +23,7 @@ from service.documents.tagged import (
     Unit,
     is_translated,
     joined,
+    local_name,
     units_of,
     words_of,
 )
@@ -189,6 +190,21 @@ class BlockReader:
         return [
             Unit(Form.WORDS, element, nodes) if _has_content(nodes) else Unit(Form.EMPTY, element)
         ]
+
+
+def reader_of(*names: str) -> BlockReader:
+    """Returns a reader of elements with the given names, wherever they are in other elements."""
+
+    def role(element: Element) -> Role:
+        is_read = len(element) or local_name(element) in names
+        return Role.APART if is_read else Role.APART_KEPT
+
+    return BlockReader(role)
+
+
+def attribute_block(element: Element, name: str) -> Block:
+    """Returns the block of an attribute that people read."""
+    return Block(TaggedText([element.get(name)]), lambda nodes: element.set(name, words_of(nodes)))
 
 
 def _has_content(nodes: Sequence[Node]) -> bool:

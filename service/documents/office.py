@@ -1,4 +1,4 @@
-"""Reads Microsoft Office files: Word (.docx) and PowerPoint (.pptx).
+"""Reads Microsoft Office files: Word (.docx), PowerPoint (.pptx) and Excel (.xlsx).
 
 The text of a paragraph is in runs, and each run has one formatting. The base formatting of a block
 is the one with the most characters. Text with the base formatting becomes plain text. Text with
@@ -8,15 +8,16 @@ translated block with inline elements gets new runs.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, groupby, islice
 
 from lxml import etree
 
 from service.documents.base import DocumentError
-from service.documents.inline import SPACE, insert
+from service.documents.inline import SPACE, attribute_block, insert, reader_of
 from service.documents.tagged import (
     MAX_UNITS,
     Block,
@@ -26,25 +27,54 @@ from service.documents.tagged import (
     TaggedText,
     Unit,
     is_translated,
+    local_name,
     units_of,
     words_of,
 )
-from service.documents.xml_files import ArchiveDocument, XmlDocument, local_name, read_archive
+from service.documents.xml_files import (
+    ArchiveDocument,
+    Member,
+    XmlDocument,
+    XmlParser,
+    read_archive,
+)
+from service.text.code_values import is_prose
 
-_WORD_PARTS = re.compile(r"word/(header|footer|footnotes|endnotes|comments)\d*\.xml")
-_SLIDES = re.compile(r"ppt/(slides/slide|notesSlides/notesSlide)(\d{1,9})\.xml")
+# Files with texts, by the application. Those of the first names come first.
+_PARTS = {
+    "word": r"word/(?:header|footer|footnotes|endnotes|comments|glossary/document)\d*\.xml",
+    "ppt": r"ppt/(?:slides/slide\d+|(?:notesSlides|slideMasters|slideLayouts|comments)/\w+)\.xml",
+    "xl": r"xl/(?:sharedStrings|comments\d*|drawings/drawing\d+|worksheets/\w+)\.xml",
+}
+_SHARED_PARTS = r"\w+/(?:charts/chart|diagrams/(?:data|drawing))\d*\.xml|docProps/core\.xml"
 
+RELATIONS = "_rels/.rels"
+_MAIN = ("word/document.xml", "ppt/presentation.xml", "xl/workbook.xml")
+
+# Elements with runs: paragraphs, and the cells and comments of Excel.
+_PARAGRAPHS = frozenset(("p", "si", "is", "text"))
+
+# Attributes that people read: texts of images and tables, entries of drop-down lists.
+_ATTRIBUTES = {
+    **dict.fromkeys(("docPr", "cNvPr"), ("descr", "title")),
+    **dict.fromkeys(("tblCaption", "tblDescription"), ("val",)),
+    "listItem": ("displayText",),
+}
 
 # Elements that neither end a block nor become an `Item`.
-_HINTS = frozenset("pPr rPr endParaRPr proofErr lastRenderedPageBreak softHyphen".split())
+_HINTS = frozenset(
+    "pPr rPr endParaRPr proofErr lastRenderedPageBreak softHyphen rPh phoneticPr".split()
+)
 
 _MARKS = frozenset(
     "bookmarkStart bookmarkEnd commentRangeStart commentRangeEnd permStart permEnd".split()
 )
 _EMPTY = frozenset(
     "footnoteReference endnoteReference footnoteRef endnoteRef commentReference annotationRef "
-    "sym".split()
+    "sym del moveFrom".split()
 )
+_AROUND = frozenset("hyperlink smartTag ins moveTo sdt".split())
+_FORMS = {**dict.fromkeys(_MARKS | _EMPTY, Form.EMPTY), "oMath": Form.KEPT}
 _LEFT_OUT = frozenset(("p", "fld", "oMath", "oMathPara"))
 
 # Names of the fields whose result stays as it is, because Word computes the result again.
@@ -61,26 +91,66 @@ _TRIVIAL_PROPERTIES = frozenset(("lang", "noProof", "proofErr"))
 _TRIVIAL_ATTRIBUTES = frozenset(("lang", "altLang", "dirty", "err", "noProof", "smtClean", "hint"))
 
 
-def read_docx(data: bytes) -> ArchiveDocument:
-    """Reads a Word document: body, headers, footers, notes, text boxes and comments."""
-    members = read_archive(data, "word/document.xml")
-    others = sorted(name for name in members if _WORD_PARTS.fullmatch(name))
-    return ArchiveDocument(members, ["word/document.xml", *others], _read_part)
+def read_office(data: bytes, folder: str) -> ArchiveDocument:
+    """Reads a document whose main part is in a folder of the archive: word, ppt or xl."""
+    members = read_archive(data)
+    parser = XmlParser()
+    main = _main_part(members, parser)
+    if not main.startswith(f"{folder}/"):
+        raise DocumentError(f"the archive has no main part in {folder}/; is it another format?")
+    pattern = re.compile(f"{_PARTS[folder]}|{_SHARED_PARTS}")
+    others = sorted(filter(pattern.fullmatch, members), key=_in_order)
+    # A sheet with `inlineStr` has strings of its own. The names of a table are its header cells.
+    others = [
+        name for name in others if "sheets/" not in name or b"inlineStr" in members[name].data
+    ]
+    tables = [name for name in members if name.startswith("xl/tables/")]
+    columns = (each for name in tables for each in parser.parse(members[name].data, name).iter())
+    kept = {each.get("name", "") for each in columns if local_name(each) == "tableColumn"}
+    return ArchiveDocument(members, [main, *others], partial(_read_part, kept=kept), parser)
 
 
-def read_pptx(data: bytes) -> ArchiveDocument:
-    """Reads a presentation: slides and their notes."""
-    members = read_archive(data, "ppt/presentation.xml")
-    found = [match for name in members if (match := _SLIDES.fullmatch(name))]
-    ordered = sorted(found, key=lambda match: (match[1] != "slides/slide", int(match[2])))
-    return ArchiveDocument(members, [match[0] for match in ordered], _read_part)
+def _main_part(members: Mapping[str, Member], parser: XmlParser) -> str:
+    relations = parser.parse(members[RELATIONS].data, RELATIONS) if RELATIONS in members else ()
+    kinds = {each.get("Type", "").rpartition("/")[2]: each.get("Target", "") for each in relations}
+    main = kinds.get("officeDocument", "").lstrip("/")
+    return main if main in members else next((name for name in _MAIN if name in members), "")
 
 
-def _read_part(root: Element, name: str) -> XmlDocument:
+def _in_order(name: str) -> tuple[bool, str, int]:
+    """Orders the slides of a presentation, and other numbered files, by their numbers."""
+    stem = name.removesuffix(".xml").rstrip("0123456789")
+    return "slides/slide" not in name, stem, int(name[len(stem) : -len(".xml")][:9] or 0)
+
+
+def _read_part(root: Element, name: str, kept: Set[str] = frozenset()) -> XmlDocument:
     if root.getroottree().docinfo.doctype:
         raise DocumentError(f"{name} has a DOCTYPE, which Office documents may not have")
-    paragraphs = [element for element in root.iter() if local_name(element) == "p"]
-    return XmlDocument(root, [block for each in paragraphs for block in _blocks_of(each)])
+    if name.startswith("docProps/"):
+        return XmlDocument(root, reader_of("title", "subject", "description").read(root))
+    is_master = "Masters/" in name or "Layouts/" in name
+    return XmlDocument(root, [*_blocks_in(root, is_master, kept)])
+
+
+def _blocks_in(root: Element, is_master: bool, kept: Set[str]) -> Iterator[Block]:
+    for element in root.iter(etree.Element):
+        name = local_name(element)
+        if name in _PARAGRAPHS and not (is_master and _is_placeholder(element)):
+            for block in _blocks_of(element):
+                words = words_of(block.text.nodes)
+                if name not in ("si", "is") or (words not in kept and is_prose(words)):
+                    yield block
+        elif name == "strCache":  # the names of a chart's series and categories
+            yield from reader_of("v").read(element)
+        elif name in _ATTRIBUTES:
+            for key, value in element.items():
+                if etree.QName(key).localname in _ATTRIBUTES[name] and is_prose(value):
+                    yield attribute_block(element, key)
+
+
+def _is_placeholder(paragraph: Element) -> bool:
+    shapes = (each for each in paragraph.iterancestors() if local_name(each) == "sp")
+    return any(local_name(each) == "ph" for shape in shapes for each in shape.iter())
 
 
 @dataclass(slots=True)
@@ -128,11 +198,11 @@ def _items(container: Element) -> Iterator[Item | None]:
             field_end = field_parts[-1] if len(field_parts) > 1 else None
         elif name == "r":
             yield from _run_items(child)
-        elif name in _MARKS:
-            yield Item([child], Form.EMPTY)
-        elif name == "oMath":
-            yield Item([child], Form.KEPT)
-        elif name == "hyperlink":
+        elif name in _FORMS:
+            yield Item([child], _FORMS[name])
+        elif name == "t":  # the text of a cell without runs
+            yield Item([child], formatting=b"")
+        elif name in _AROUND:
             yield from _link_items(child)
         elif name and name not in _HINTS:
             yield None
@@ -177,7 +247,8 @@ def _is_kept_field(instruction: str) -> bool:
 
 def _link_items(link: Element) -> list[Item | None]:
     """Returns one item for a link, or the items of the link if a block ends inside the link."""
-    found = list(_items(link))
+    content = (each for each in link if local_name(each) == "sdtContent")
+    found = list(_items(next(content, link)))
     inside = [item for item in found if item is not None]
     if len(inside) < len(found):
         return [None, *found, None]
@@ -327,7 +398,7 @@ def _sibling(element: Element, name: str) -> str:
 
 def _write(element: Element, text: str) -> None:
     element.text = text
-    if "/wordprocessingml/" in element.tag:  # Word would ignore white space at the ends
+    if "/drawingml/" not in element.tag:  # Word and Excel would ignore white space at the ends
         element.set(SPACE, "preserve")
 
 

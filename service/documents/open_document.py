@@ -1,13 +1,18 @@
-"""Reads OpenDocument text (.odt): paragraphs and headings of the body, headers and footers."""
+"""Reads OpenDocument: texts (.odt), presentations (.odp) and tables (.ods)."""
 
+import re
 from collections.abc import Container, Iterator
 
 from service.documents.base import DocumentError
 from service.documents.inline import BlockReader, Role
-from service.documents.tagged import Element
-from service.documents.xml_files import ArchiveDocument, XmlDocument, local_name, read_archive
+from service.documents.tagged import Element, local_name
+from service.documents.xml_files import ArchiveDocument, XmlDocument, read_archive
 
-TYPE = b"application/vnd.oasis.opendocument.text"
+TYPE = b"application/vnd.oasis.opendocument."
+_PARTS = re.compile(r"content\.xml|styles\.xml|meta\.xml|Object \d+/content\.xml")  # charts too
+
+# Elements with texts: paragraphs, texts of images, declared footers, properties of the document.
+TEXTS = frozenset("p h title desc footer-decl header-decl subject description".split())
 APART_KEPT = frozenset(
     "tracked-changes automatic-styles styles font-face-decls scripts settings object-ole "
     "binary-data".split()
@@ -29,15 +34,19 @@ BREAKS = frozenset(("tab", "line-break"))
 _STYLE_NAME = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}name"
 _USED_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}style-name"
 _ANCHOR = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}anchor-type"
+_COUNT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}c"  # of spaces
+_VALUE_TYPE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}value-type"
+_FORMULA = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}formula"
 _TRIVIAL = frozenset(("rsid", "paragraph-rsid", "language", "country"))
 
 
-def read_odt(data: bytes) -> ArchiveDocument:
+def read_open_document(data: bytes, kind: str) -> ArchiveDocument:
+    """Reads a document of the kind "text", "presentation" or "spreadsheet"."""
     members = read_archive(data)
-    kind = members["mimetype"].data.strip() if "mimetype" in members else b""
-    if "content.xml" not in members or kind != TYPE:
-        raise DocumentError("the archive is no OpenDocument text; is it another format?")
-    return ArchiveDocument(members, ["content.xml", "styles.xml"], _read_part)
+    found = members["mimetype"].data.strip() if "mimetype" in members else b""
+    if "content.xml" not in members or found != TYPE + kind.encode():
+        raise DocumentError(f"the archive is no OpenDocument {kind}; is it another format?")
+    return ArchiveDocument(members, sorted(filter(_PARTS.fullmatch, members)), _read_part)
 
 
 def _read_part(root: Element, _name: str) -> XmlDocument:
@@ -47,13 +56,17 @@ def _read_part(root: Element, _name: str) -> XmlDocument:
 
 
 def _bodies(root: Element) -> Iterator[Element]:
-    """Yields the paragraphs and headings that are not inside another paragraph or heading."""
+    """Yields the elements with texts that are not inside another one, or in a computed cell."""
     waiting = [root]
     while waiting:
         element = waiting.pop()
-        if local_name(element) in ("p", "h"):
+        name = local_name(element)
+        is_computed = name == "table-cell" and (
+            element.get(_VALUE_TYPE, "string") != "string" or _FORMULA in element.attrib
+        )
+        if name in TEXTS:
             yield element
-        elif local_name(element) not in APART_KEPT:
+        elif name not in APART_KEPT and not is_computed:
             waiting += reversed(element)
 
 
@@ -66,7 +79,8 @@ def _role(element: Element, trivial: Container[str | None]) -> Role:
         return ROLES[name]
     if name == "frame" and element.get(_ANCHOR) == "as-char":
         return Role.ASIDE
-    return Role.APART if len(element) or element.text or name in BREAKS else Role.MARK
+    is_break = name in BREAKS or int(element.get(_COUNT, "1")[:4]) > 1  # columns of a table
+    return Role.APART if len(element) or element.text or is_break else Role.MARK
 
 
 def _is_trivial(style: Element) -> bool:

@@ -10,6 +10,7 @@ import asyncio
 import ctypes
 import errno
 import gc
+import json
 import logging
 import os
 import resource
@@ -20,7 +21,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
 from pathlib import Path
@@ -81,6 +82,7 @@ class ReadDocument:
     sample: str  # some of the words, from which the language is detected
     texts: list[str]
     num_bytes: int  # of the texts, in UTF-8
+    skipped: dict[str, int] = field(default_factory=dict)  # numbers of images and equations
 
 
 class DocumentReader:
@@ -97,10 +99,11 @@ class DocumentReader:
         """Reads a document, or raises a DocumentError."""
 
         def read(process: _Process) -> ReadDocument:
-            is_html, num_chars, sample, *texts = process.ask(content, [_encoded(name)])
+            about, sample, *texts = process.ask(content, [_encoded(name)])
             decoded = [text.decode() for text in texts]
             num_bytes = sum(map(len, texts))
-            return ReadDocument(bool(is_html), int(num_chars), sample.decode(), decoded, num_bytes)
+            is_html, num_chars, skipped = json.loads(about)
+            return ReadDocument(is_html, num_chars, sample.decode(), decoded, num_bytes, skipped)
 
         return await self._run(read)
 
@@ -253,7 +256,7 @@ def answer(request: Sequence[bytes]) -> list[bytes]:
 
 
 def _described(document: Document, texts: Sequence[str]) -> list[bytes]:
-    """Returns whether the texts are HTML, the number and a sample of their words, and the texts."""
+    """Returns facts of a document in JSON, a sample of its words, and its texts."""
     encoded = [*map(_encoded, texts)]
     size = sum(map(len, encoded))
     if size > MAX_TEXT_BYTES:
@@ -268,8 +271,8 @@ def _described(document: Document, texts: Sequence[str]) -> list[bytes]:
         if number % step == 0:
             shown = without_syntax(texts[number], is_html)
             sample.append((plain_text(shown) if is_html else shown)[:SAMPLE_CHARS])
-    kind = b"html" if is_html else b""
-    return [kind, b"%d" % num_chars, _encoded("\n".join(sample)[:SAMPLE_CHARS]), *encoded]
+    about = json.dumps([is_html, num_chars, document.skipped])
+    return [_encoded(about), _encoded("\n".join(sample)[:SAMPLE_CHARS]), *encoded]
 
 
 def _limit(max_bytes: int, max_seconds: int) -> None:

@@ -40,6 +40,7 @@ class DocumentState:
     key: str = field(default_factory=_new_key)  # DeepL's clients send it together with the id
     status: Literal["queued", "translating", "done", "error"] = "queued"
     remaining_seconds: int | None = None  # estimated time until it is done; None if unknown
+    skipped: dict[str, int] = field(default_factory=dict)  # numbers of images and equations
     error: str = ""  # reason why the document could not be translated
 
 

@@ -1,8 +1,8 @@
-r"""Subtitles: SubRip (.srt), WebVTT (.vtt), SubStation Alpha (.ass, .ssa). Timings are kept.
+"""Subtitles: SubRip (.srt), WebVTT (.vtt), SubStation Alpha (.ass, .ssa). Timings are kept.
 
 A cue is the text that is shown from one time to another. A cue is translated as one text, or as
 one text for each speaker. A sentence that continues in the next cue is translated in two parts,
-because each part must stay with its timing. Tags and codes such as `{\an8}` move with their words.
+because each part must stay with its timing. Tags, and codes in braces, move with their words.
 """
 
 import re

@@ -15,6 +15,8 @@ from html import escape, unescape
 from itertools import count, groupby
 from typing import Any, Generic, TypeVar
 
+from lxml import etree
+
 from service.text.entities import unescaped
 from service.text.html_text import Piece, pieces, without_controls
 from service.text.letters import has_letters
@@ -126,6 +128,11 @@ class Block:
         if translation != self.text.html:
             text = self.text
             self.place(joined([text.before, *text.tree_of(translation), text.after]))
+
+
+def local_name(element: Element) -> str:
+    """Returns the name of an element without its namespace; "" for comments, entities and such."""
+    return etree.QName(element).localname if isinstance(element.tag, str) else ""
 
 
 def joined(nodes: Sequence[Node]) -> list[Node]:

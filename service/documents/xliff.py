@@ -12,8 +12,8 @@ from functools import partial
 
 from service.documents.base import DocumentError
 from service.documents.inline import SPACE, BlockReader, Role
-from service.documents.tagged import Block, Element
-from service.documents.xml_files import XmlDocument, XmlParser, local_name
+from service.documents.tagged import Block, Element, local_name
+from service.documents.xml_files import XmlDocument, XmlParser
 
 # Inline elements without words. An element contains a code, such as a tag of another format, or is
 # empty and only stands for a code.

@@ -8,12 +8,12 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from lxml import etree
 
-from service.documents.base import DocumentError, DocumentTooLargeError
+from service.documents.base import DocumentError, DocumentTooLargeError, skipped_in
 from service.documents.tagged import Block, Element
 
 # Limits on the XML files of a document together. A node takes up to 400 bytes of memory.
@@ -28,6 +28,9 @@ _DAMAGED = (
     *(BadZipFile, zlib.error, EOFError, NotImplementedError),
     *(OverflowError, ValueError, OSError),
 )
+
+# Start of the containers of Office before 2007, and of encrypted documents since then.
+OLD_FORMAT = bytes.fromhex("D0CF11E0A1B11AE1")
 
 _METHODS = {9: "deflate64", 12: "bzip2", 14: "LZMA"}
 
@@ -81,16 +84,12 @@ class XmlParser:
                 )
 
 
-def local_name(element: Element) -> str:
-    """Returns the name of an element without its namespace; "" for comments, entities and such."""
-    return etree.QName(element).localname if isinstance(element.tag, str) else ""
-
-
 @dataclass(frozen=True)
 class XmlDocument:
     """An XML file with blocks to translate, in the order of the file. Their texts are HTML."""
 
     is_html = True
+    skipped: ClassVar[Mapping[str, int]] = {}
 
     root: Element
     blocks: Sequence[Block]
@@ -126,6 +125,11 @@ def read_archive(data: bytes, required: str = "") -> dict[str, Member]:
     All limits are checked before the archive is unpacked. The size is checked again during the
     unpacking, because the headers of an archive may state wrong sizes.
     """
+    if data.startswith(OLD_FORMAT):
+        raise DocumentError(
+            "the document is encrypted or of an old format such as .doc; remove its password, or "
+            "save it in a format of today"
+        )
     try:
         with ZipFile(io.BytesIO(data)) as archive:
             members = _unpack(archive, len(data))
@@ -202,6 +206,7 @@ class ArchiveDocument:
         parser = parser or XmlParser()
         self.members = members
         found = [name for name in names if name in members]
+        self.skipped = skipped_in(b"".join(members[name].data for name in found))
         self.parts = {name: read(parser.parse(members[name].data, name), name) for name in found}
 
     def texts(self) -> list[str]:

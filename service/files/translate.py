@@ -16,7 +16,7 @@ from rich.progress import Progress
 from service.console import console, say, stop
 from service.disk import complete_file
 from service.documents.base import DocumentError
-from service.documents.formats import FORMATS, extension_of, read_document
+from service.documents.formats import FORMATS, extension_of, read_document, written_extension
 from service.files.client import Client, RefusedError, ServerError, in_requests
 from service.files.session import (
     STANDARD_INPUT,
@@ -87,7 +87,7 @@ def default_target(source: Path, language: str) -> Path:
     The translation of `.` or `..` is placed beside the real folder, and named after it.
     """
     named = source.resolve() if source.name in ("", "..") else source
-    return named.with_name(f"{named.stem}.{language}{named.suffix}")
+    return named.with_name(f"{named.stem}.{language}{written_extension(named)}")
 
 
 def jobs_of(source: Path, target: Path) -> Iterator[Job]:
@@ -106,7 +106,7 @@ def jobs_of(source: Path, target: Path) -> Iterator[Job]:
             has_subfolder and (root / below).is_relative_to(translations)
         )
         if not is_left_out and extension_of(path.name) in FORMATS and path.is_file():
-            yield Job(path, target / below)
+            yield Job(path, (target / below).with_suffix(written_extension(below)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from model.sequence import DecodingOptions
 from service.documents.base import DocumentError, DocumentTooLargeError
-from service.documents.formats import format_of
+from service.documents.formats import format_of, written_extension
 from service.documents.reader import DocumentReader, ReadDocument
 from service.documents.store import Content, DocumentState, DocumentStore
 from service.errors import (
@@ -83,7 +83,7 @@ class DocumentJob:
 
 
 def translated_name(name: str, language: str) -> str:
-    """Returns the file name of a translation: `book.pt.docx` for `book.docx`.
+    """Returns the file name of a translation: `book.pt.docx` for `book.docx`, and .md for .pdf.
 
     If no printable character stands before the extension, the name begins with `document`.
     """
@@ -91,7 +91,7 @@ def translated_name(name: str, language: str) -> str:
     path = PurePosixPath(PurePosixPath(plain).name)
     if not path.suffix:
         path = PurePosixPath(f"document{path.name}")
-    return f"{path.stem[:MAX_NAME_CHARS]}.{language}{path.suffix}"
+    return f"{path.stem[:MAX_NAME_CHARS]}.{language}{written_extension(path)}"
 
 
 class DocumentTranslator:
@@ -149,7 +149,12 @@ class DocumentTranslator:
                 raise _overloaded(found, "raise REGARD_MAX_FILE_BYTES")
             await self.quota.check(context.account, document.num_chars)
             expires = time.time() + self.settings.file_timeout_seconds + RETRY_SECONDS
-            state = DocumentState(translated_name(name, target), document.num_chars, expires)
+            state = DocumentState(
+                translated_name(name, target),
+                document.num_chars,
+                expires,
+                skipped=document.skipped,
+            )
             self._keep(state)
         except BaseException:
             self.num_open -= 1

@@ -41,7 +41,7 @@ from service.errors import (
 from service.tasks import documents as translator
 from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import AnyServer, Server, assert_error
-from tests.archives import archive, bytes_of, content_of, docx, members, run
+from tests.archives import A, archive, bytes_of, content_of, docx, members, run
 from tests.workers import LIMIT_SECONDS, Script, until
 
 SLOW = "<p>a <b>b</b>" * 150_000
@@ -136,9 +136,9 @@ def test_language_is_detected_once_for_the_document(files: Server) -> None:
         ("a.txt", b"Hi", {"target": None}, InvalidRequestError, "missing target parameter"),
         ("a.txt", b"Hi", {"source": "zz"}, UnsupportedLanguageError, "zz is not supported"),
         ("a.txt", b"Hi", {"target": "zz"}, UnsupportedLanguageError, "zz is not supported"),
-        ("a.txt", b"\xff\xfe", {}, InvalidRequestError, "save it with the encoding UTF-8"),
+        ("a.txt", bytes(range(1, 256)), {}, InvalidRequestError, "save it with the encoding UTF-8"),
         ("a.docx", b"PK\3\4 no", {}, InvalidRequestError, "the archive is damaged"),
-        ("a.docx", archive({"a": "b"}), {}, InvalidRequestError, "no word/document.xml"),
+        ("a.docx", archive({"a": "b"}), {}, InvalidRequestError, "no main part in word/"),
         ("a.srt", b"words", {}, InvalidRequestError, "no timings"),
         ("a.json", b"{", {}, InvalidRequestError, "not JSON"),
     ],
@@ -499,3 +499,13 @@ def test_no_text_of_a_document_is_logged(
     send(files, "secretname.txt", "Secretword.")
     send(files, "secretname.exe", "Secretword.")
     assert "ecret" not in caplog.text
+
+
+def test_images_and_equations_are_counted(files: Server) -> None:
+    page = b"<p>One</p><img src=x><p>Two</p><math><mi>x</mi></math><svg></svg>"
+    assert send(files, "a.html", page).json()["skipped"] == {"images": 2, "equations": 1}
+    assert send(files, "a.txt", b"One").json()["skipped"] == {}
+    text = b"One\n\n![Two](x.png)\n\n$x$\n"
+    assert send(files, "a.md", text).json()["skipped"] == {"images": 1, "equations": 1}
+    content = f"<w:p>{run('One')}<w:r><w:drawing><a:blip {A}/></w:drawing></w:r></w:p>"
+    assert send(files, "a.docx", docx(content)).json()["skipped"] == {"images": 1}

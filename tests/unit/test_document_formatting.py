@@ -246,9 +246,9 @@ PARAGRAPHS_OF_WORD = {
         run("If ") + "<m:oMath xmlns:m='urn:m'><m:r><m:t>x</m:t></m:r></m:oMath>" + run(" grows"),
         ['If <code id="1"></code> grows'],
     ),
-    "text inside a content control stays apart": (
+    "text inside a content control is part of the sentence": (
         run("one ") + f"<w:sdt><w:sdtContent>{run('two')}</w:sdtContent></w:sdt>" + run(" three"),
-        ["one", "two", "three"],
+        ['one <span id="1">two</span> three'],
     ),
 }
 

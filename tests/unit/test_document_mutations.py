@@ -8,7 +8,7 @@ import pytest
 from service.documents.base import DocumentError
 from service.documents.formats import FORMATS, read_document
 from service.documents.reader import Answer, answer
-from tests.archives import archive, members
+from tests.archives import archive, members, pdf
 from tests.unit.test_documents_archives import FILES
 from tests.unit.test_documents_text import TEXTS
 
@@ -16,6 +16,8 @@ DOCUMENTS: dict[str, bytes] = {
     **{suffix: text.encode() for suffix, text in TEXTS.items()},
     ".htm": TEXTS[".html"].encode(),
     ".ssa": TEXTS[".ass"].encode(),
+    ".yaml": TEXTS[".yml"].encode(),
+    ".pdf": pdf("The cat sat on the mat. It is an old", "cat.", "", "Title"),
     **{name[1:]: data for name, (data, _) in FILES.items()},
 }
 """Maps each extension to a document with most features of its format."""
@@ -75,4 +77,4 @@ def test_long_number_of_a_slide_is_no_fault() -> None:
     files = members(DOCUMENTS[".pptx"])
     slide = files.pop("ppt/slides/slide1.xml")
     data = archive({**files, f"ppt/slides/slide{'9' * 5000}.xml": slide})
-    assert len(read_document("a.pptx", data).texts()) == 9
+    assert len(read_document("a.pptx", data).texts()) == 10

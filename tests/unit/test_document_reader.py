@@ -13,13 +13,13 @@ import weakref
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
 from service.documents import reader as reader_module
 from service.documents.base import DocumentError, DocumentTooLargeError
-from service.documents.formats import FORMATS, read_document
+from service.documents.formats import FORMATS, read_document, written_extension
 from service.documents.reader import DocumentReader
 from service.documents.store import DocumentState, DocumentStore
 from service.errors import UnavailableError
@@ -88,6 +88,7 @@ async def test_process_gives_the_same_as_the_format(reader: DocumentReader) -> N
         await reader.write(name, content, translations, "pt")
         written = bytes_of(content)
         assert written
+        name = f"a{written_extension(PurePath(name))}"
         expected = read_document(name, document.write(translations, "pt")).texts()
         assert read_document(name, written).texts() == expected, suffix
 
@@ -291,7 +292,7 @@ async def test_repeated_mark_needs_little_memory_and_time(
     20 MB of one mark took 2.8 GB in Markdown.
     """
     pages = [MARKED[suffix].replace("{}", mark * (2**18 // len(mark))) for mark in MARKS]
-    reader.max_bytes = 28 * 2**20
+    reader.max_bytes = (256 if suffix in (".md", ".srt", ".vtt") else 28) * 2**20
     refused = []
     for page in pages:
         try:

@@ -14,7 +14,7 @@ from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import Document, read_document
 from service.documents.tagged import Element
 from service.documents.xml_files import XmlDocument
-from tests.archives import archive, docx, epub, members, odt, pptx, run, upper
+from tests.archives import S, archive, docx, epub, members, odt, pptx, run, upper, xlsx
 
 BOLD = "<w:b/>"
 XLIFF_1 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">
@@ -66,6 +66,33 @@ ODT = odt(
     " Then it ran.</text:p>",
     RSID,
 )
+ANDROID = (
+    rb"""<resources><string name="a">The cat\'s\ntail</string><plurals name="c">"""
+    b"""<item quantity="one">%d dog</item><item quantity="other">%d <b>dogs</b></item></plurals>"""
+    b"""<string name="b" translatable="false">Kept</string><string name="d">@string/a</string>"""
+    b"""<style name="s"><item name="x">Kept</item></style></resources>"""
+)
+RESX = (
+    b'<root><resheader name="version"><value>Kept</value></resheader><data name="a" xml:space='
+    b'"preserve"><value>The cat</value><comment>Kept</comment></data><data name="b" type="Size">'
+    b"<value>Kept</value></data></root>"
+)
+ODS = odt(
+    '<table:table table:name="Kept"><table:table-row>'
+    '<table:table-cell office:value-type="string"><text:p>A cell</text:p></table:table-cell>'
+    '<table:table-cell office:value-type="date"><text:p>Monday</text:p></table:table-cell>'
+    '<table:table-cell table:formula="of:=A1"><text:p>A cell</text:p></table:table-cell>'
+    "<table:table-cell><text:p>Name</text:p></table:table-cell></table:table-row></table:table>",
+    kind="spreadsheet",
+)
+XLSX = xlsx(
+    "<si><t>A cell</t></si><si><r><t>The </t></r><r><rPr><b/></rPr><t>red</t></r><r><t> cat</t>"
+    "</r><rPh><t>kept</t></rPh></si><si><t>Kept name</t></si><si><t>12</t></si><si><t>a_b</t></si>",
+    inline=f'<worksheet {S}><c t="inlineStr"><is><t>Inline</t></is></c><c t="str"><v>kept</v></c>'
+    "</worksheet>",
+    table=f'<table {S}><tableColumns><tableColumn name="Kept name"/></tableColumns></table>',
+    comments=f"<comments {S}><comment><text><r><t>A comment</t></r></text></comment></comments>",
+)
 EPUB = epub(
     two="<h1>Second</h1><p>The <em>cat</em> sat.<br/>There&#160;too.</p><pre>code</pre>",
     one="<p>First</p>",
@@ -91,16 +118,23 @@ FILES = {
             "A note",
         ],
     ),
+    "a.odp": (odt("<text:p>A slide</text:p>", kind="presentation"), ["A slide"]),
+    "a.ods": (ODS, ["A cell", "Name"]),
+    "a.xlsx": (XLSX, ["A comment", "A cell", 'The <span id="1">red</span> cat', "Inline"]),
     "a.epub": (
         EPUB,
         ["A book", "Second", 'The <span id="1">cat</span> sat.', "There\xa0too.", "First"],
     ),
+    "a.xml": (ANDROID, ["The cat's<br>tail", "%d dog", '%d <span id="1">dogs</span>']),
+    "a.resx": (RESX, ["The cat"]),
     "a.xlf": (XLIFF_1.encode(), ['The <span id="1">black</span> cat', "A dog"]),
     "b.xliff": (XLIFF_2.encode(), ['The <span id="1">black</span> cat']),
 }
 
 by_name = pytest.mark.parametrize("name", FILES)
-archives = pytest.mark.parametrize("name", [name for name in FILES if "xl" not in name])
+archives = pytest.mark.parametrize(
+    "name", [name for name in FILES if FILES[name][0].startswith(b"PK")]
+)
 
 
 def read(name: str) -> Document:

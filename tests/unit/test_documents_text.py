@@ -77,6 +77,11 @@ kept as it is
     ".json": '{\n  "greeting": "Hello",\n  "nested": {"list": ["The cat", 3, null, true],\n'
     '    "escaped": "caf\\u00e9 \\"quoted\\"", "url": "https://example.org/a",\n'
     '    "number": "12", "empty": ""}\n}\n',
+    ".arb": '{\n  "@@locale": "en",\n  "cat": "The cat",\n  "@cat": {"description": "Kept"}\n}\n',
+    ".strings": '/* Kept "a" = "b"; */\n"key" = "The \\"cat\\"\\n";\n// kept\nother.key="A dog";\n',
+    ".properties": "# kept\ntitle=The cat\nlong.key : A dog\\tran\n! kept=kept\nurl=a.b/c\n",
+    ".yml": 'en:\n  cat: "The cat"\n  dog: A dog # kept\n  date: "%Y-%m-%d"\n  no: 12\n'
+    "  lines: |\n    One line\n    Two lines\n\n  one: 'It''s one'\n  list: [First, Second]\n",
     ".html": "<!DOCTYPE html>\n<html lang='en'><head><title>A page</title>"
     "<script>var a = '<p>Hello</p>';</script><style>p { color: red }</style></head>\n<body>"
     "<p class=a>The <b>black</b> cat &amp; the dog&nbsp;here.<br>5 &lt; 6<!-- a comment --></p>\n"
@@ -92,6 +97,10 @@ TRANSLATED = {
     ".ass": ['<span id="1">DEAR</span> YOU, HOW ARE YOU?', "ONE", "TWO"],
     ".po": ["THE CAT", "TWO LINES", "%D CAT", "%D CATS"],
     ".json": ["HELLO", "THE CAT", 'CAFÉ "QUOTED"'],
+    ".arb": ["THE CAT"],
+    ".strings": ['THE "CAT"', "A DOG"],
+    ".properties": ["THE CAT", "A DOG\tRAN"],
+    ".yml": ["THE CAT", "A DOG", "IT'S ONE", "FIRST", "SECOND"],
     ".html": [
         "A PAGE",
         'THE <span id="1">BLACK</span> CAT &amp; THE DOG\xa0HERE.',
@@ -128,6 +137,7 @@ def test_unchanged_texts_give_the_same_bytes(suffix: str) -> None:
 @pytest.mark.parametrize("suffix", TEXTS)
 def test_texts_are_found_in_order(suffix: str) -> None:
     texts = [upper(text) for text in read(suffix, TEXTS[suffix]).texts()]
+    assert "KEPT" not in "".join(texts)
     wanted = TRANSLATED[suffix]
     assert [text for text in texts if text in wanted] == wanted
     assert all(has_letters(text) for text in texts)

@@ -32,6 +32,8 @@ from service.text.attributes import values_in
 from service.text.carriage import VARIANTS, carry, split_at_markers, trim
 from service.text.characters import cleaned, origins
 from service.text.chunking import chunk_sentences
+from service.text.code_values import is_prose
+from service.text.encodings import decoded
 from service.text.entities import named_entities
 from service.text.formatting import (
     formatted,
@@ -45,6 +47,7 @@ from service.text.formatting import (
 from service.text.glossary import Terms, lacking, read_entries, write_tsv
 from service.text.language_names import code_of
 from service.text.letters import has_letters, has_words
+from service.text.markdown_text import paragraphs, spans
 from service.text.markup import MarkupText, Token, protect_markup
 from service.text.messages import read_message, without_syntax
 from service.text.protection import protect
@@ -251,9 +254,23 @@ def in_messages(text: str, _: Tokenizer) -> None:
     without_syntax(text)
 
 
+def in_markdown(text: str, _: Tokenizer) -> None:
+    page = f"{text}\n\n> {text}\n\n| a |\n|---|\n| {text} |\n"
+    for found in paragraphs(page):
+        source = "\n".join(page[start:end] for start, end in found.lines)
+        list(spans(source, found.references))
+
+
+def in_files(text: str, _: Tokenizer) -> None:
+    is_prose(text, "key")
+    decoded(text.encode("utf-8", "replace"))
+    with suppress(UnicodeError):
+        decoded(b"\xe9\x9d" + text.encode("cp1252", "replace"))
+
+
 USES: tuple[Callable[[str, Tokenizer], None], ...] = (
     *(carried, loaded, with_capitals, in_html, in_xml, protected, cleaned_text, split),
-    *(capitalised, ended, termed, listed, named, guarded, in_messages),
+    *(capitalised, ended, termed, listed, named, guarded, in_messages, in_markdown, in_files),
 )
 
 

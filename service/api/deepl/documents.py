@@ -79,6 +79,9 @@ class DocumentStatus(BaseModel):
     billed_characters: int | None = Field(
         None, description="Number of code points of the texts, if `status` is `done`."
     )
+    skipped: dict[str, int] | None = Field(
+        None, description="Numbers of `images` and `equations`, which are not translated, if done."
+    )
     error_message: str | None = Field(
         None, description="Reason for the failure, if `status` is `error`."
     )
@@ -117,6 +120,8 @@ async def status(request: Request, document_id: str) -> Response:
         body["seconds_remaining"] = state.remaining_seconds
     if state.status == "done":
         body["billed_characters"] = state.characters
+        if state.skipped:
+            body["skipped"] = state.skipped
     if state.status == "error":
         body["error_message"] = body["message"] = state.error
     return JSONResponse(body)

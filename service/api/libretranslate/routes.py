@@ -301,7 +301,7 @@ async def translate_file(request: Request) -> Response:
     await unless_disconnected(request, documents.run(job))
     name = quote(job.state.name)
     url = f"{request.base_url}download_file/{job.state.id}.{name}"
-    return JSONResponse({"translatedFileUrl": url})
+    return JSONResponse({"translatedFileUrl": url, "skipped": job.state.skipped})
 
 
 @router.get("/download_file/{name}", response_class=Response, responses=DOCUMENT)

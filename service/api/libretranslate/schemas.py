@@ -139,6 +139,9 @@ class TranslateFileRequest(Parameters):
 
 class TranslateFileResponse(BaseModel):
     translatedFileUrl: str = Field(description="Address of the download. It expires.")
+    skipped: dict[str, int] = Field(
+        description="Numbers of `images` and `equations`, which are not translated. Regard's own."
+    )
 
 
 class Language(BaseModel):

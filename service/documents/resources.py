@@ -1,0 +1,87 @@
+"""Resources of programs in XML: Android (strings.xml) and .NET (.resx)."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from service.documents.base import DocumentError
+from service.documents.catalogs import unescaped
+from service.documents.inline import BlockReader, Role
+from service.documents.tagged import Block, Element, Node, TaggedText, local_name
+from service.documents.xliff import read_xliff
+from service.documents.xml_files import XmlDocument, XmlParser
+from service.text.code_values import is_prose
+
+_SPACES = re.compile(r"\s+")
+_QUOTE = re.compile(r'(?<!\\)"')
+_READER = BlockReader(lambda element: Role.KEPT if local_name(element) == "g" else Role.WORDS)
+
+
+def read_resources(data: bytes) -> XmlDocument:
+    root = XmlParser().parse(data, "the file")
+    kind = local_name(root)
+    if kind == "xliff":
+        return read_xliff(data)
+    if kind == "resources":
+        blocks = [_of_android(block) for each in _strings(root) for block in _READER.read(each)]
+    elif kind == "root":
+        blocks = [block for each in _values(root) for block in _READER.read(each)]
+    else:
+        raise DocumentError(f"the root <{kind}> is not that of Android's strings, RESX or XLIFF")
+    return XmlDocument(root, blocks)
+
+
+def _strings(root: Element) -> Iterator[Element]:
+    for element in root:
+        is_translated = local_name(element) and element.get("translatable") != "false"
+        name = local_name(element) if is_translated else ""
+        items = element if name in ("string-array", "plurals", "array") else ()
+        for each in [element] if name == "string" else items:
+            words = unescaped("".join(each.itertext()))
+            if words.strip()[:1] not in ("@", "?") and is_prose(words, element.get("name")):
+                yield each
+
+
+def _values(root: Element) -> Iterator[Element]:
+    """Yields the values of strings, not those of pictures and of properties of a form."""
+    for element in root:
+        name = element.get("name", "")
+        is_string = local_name(element) == "data" and not {"type", "mimetype"} & {*element.keys()}
+        if is_string and not name.startswith(">>"):
+            yield from (
+                each
+                for each in element
+                if local_name(each) == "value" and is_prose("".join(each.itertext()), name)
+            )
+
+
+def _of_android(block: Block) -> Block:
+    """Returns a block whose text has characters in place of the escapes of Android."""
+    text = block.text
+    nodes = [text.before, *text.nodes, text.after]
+    quotes = "'" if any(_QUOTE.search(node) for node in _words(nodes)) else "'\""
+    read = TaggedText(_mapped(nodes, _read), keeps_lines=True)
+    return Block(read, lambda found: block.place(_mapped(found, partial(_escaped, quotes=quotes))))
+
+
+def _words(nodes: Sequence[Node]) -> Iterator[str]:
+    for node in nodes:
+        yield from [node] if isinstance(node, str) else _words(node.children)
+
+
+def _mapped(nodes: Sequence[Node], change: Callable[[str], str]) -> list[Node]:
+    return [
+        change(node)
+        if isinstance(node, str)
+        else replace(node, children=_mapped(node.children, change))
+        for node in nodes
+    ]
+
+
+def _read(source: str) -> str:
+    return unescaped(_SPACES.sub(" ", source))
+
+
+def _escaped(words: str, quotes: str) -> str:
+    return re.sub(rf"[\\{quotes}]|^[@?]", r"\\\g<0>", words).replace("\n", r"\n")

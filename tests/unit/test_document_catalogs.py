@@ -1,0 +1,181 @@
+"""Catalogues: values that are code stay, fuzzy entries are translated anew, escapes are those of
+the format.
+"""
+
+import json
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from service.documents.base import DocumentError
+from service.documents.formats import read_document
+from service.documents.gettext import read_po
+from service.text.code_values import is_prose
+from tests.archives import upper
+
+
+def rewrite(name: str, text: str, change: Callable[[str], str], language: str = "") -> str:
+    document = read_document(name, text.encode())
+    return document.write([change(each) for each in document.texts()], language).decode()
+
+
+CODE = (
+    "fa fa-home|rgb(255, 0, 0)|2024-01-01T00:00:00Z|true|https://x.y|#fff|a@b.c|btn btn-primary|"
+    "icon icon-lg icon-home|calc(100% - 10px)|1px solid red|0 0 5px rgba(0,0,0,.5)|en-US|pt_BR|"
+    "image/png|utf-8|fooBar|foo_bar|app.title|YYYY-MM-DD|dd/MM/yyyy HH:mm|%Y-%m-%d|MMM D, YYYY|"
+    "^[a-z]+$|./src/a.js|/api/users|v1.2.3|a1b2c3d4-0000-1111-2222-333344445555|10px auto|12px|"
+    "linear-gradient(90deg, red, blue)|my-long-component|foo()|mailto:a@b.c|style.css|null|"
+    "data:image/png;base64,AAAA|cubic-bezier(0.4, 0, 0.2, 1)|translateX(10px)|.nav-item|12.5"
+).split("|")
+PROSE = (
+    "Hello|Home|sign-in|Yes|Add|Email*|Wait 5 seconds|Hello {name}!|E-mail|a well-known fact|"
+    "Top left|Open file|min (x)|Max. size|Step 1: go|{count} items|Dr. No|Save & close|drop-down|"
+    "red|Name:|HTML|Sat|5 items left|12 days ago|What's new?|Madam, add|10 of 20|iPhone 5|20% off|"
+    "https://a.b is the address|<b>Bold</b> text|%d files|Price in US$|Wed, 01 Jan|C'est l'été"
+).split("|")
+
+
+@pytest.mark.parametrize("value", CODE)
+def test_values_that_are_code_stay(value: str) -> None:
+    text = json.dumps({"a": value, "b": [value, "Hello"]})
+    assert rewrite("a.json", text, str.upper) == text.replace("Hello", "HELLO")
+
+
+@pytest.mark.parametrize("value", PROSE)
+def test_values_that_are_prose_are_translated(value: str) -> None:
+    assert is_prose(value)
+
+
+def test_key_of_a_value_that_is_code() -> None:
+    text = '{"icon": "home", "className": "wide", "Icon": "Icon", "color": "Red", "name": "home"}'
+    assert read_document("a.json", text.encode()).texts() == ["Icon", "Red", "home"]
+
+
+FUZZY = """msgid ""
+msgstr "Language: en\\n"
+
+#: a.c:1
+#, fuzzy
+#| msgid "old"
+msgid "The cat"
+msgstr "stale"
+
+#, c-format, fuzzy
+msgid "%d dog"
+msgid_plural "%d dogs"
+msgstr[0] "stale"
+msgstr[1] "stale"
+
+#, fuzzy, c-format
+msgid "A"
+msgstr ""
+"stale "
+"text"
+
+# fuzzy is a word
+#| msgid "old"
+msgid "done"
+msgstr "pronto"
+
+#~ msgid "gone"
+#~ msgstr "fora"
+"""
+
+
+def test_fuzzy_entries_are_translated_anew() -> None:
+    written = rewrite("a.po", FUZZY, str.upper)
+    assert "stale" not in written
+    assert written.count("fuzzy") == 1
+    assert '#: a.c:1\nmsgid "The cat"\nmsgstr "THE CAT"\n' in written
+    assert '#, c-format\nmsgid "%d dog"' in written
+    assert 'msgstr[0] "%D DOG"\nmsgstr[1] "%D DOGS"\n' in written
+    assert '#, c-format\nmsgid "A"\nmsgstr "A"\n' in written
+    assert written.endswith(FUZZY[FUZZY.index("# fuzzy is") :])
+
+
+def test_flag_of_fuzzy_entries_is_kept_if_wished() -> None:
+    document = read_po(FUZZY.encode(), keeps_fuzzy=True)
+    written = document.write([text.upper() for text in document.texts()], "").decode()
+    assert "stale" not in written
+    assert [line for line in written.split("\n") if line.startswith("#")] == [
+        line for line in FUZZY.split("\n") if line.startswith("#")
+    ]
+
+
+ESCAPES = [
+    ("a.properties", "k=%s\n", 'Say \\u00e9\\tx \\= "y"\\n', 'SAY \\u00c9\\tX = "Y"\\n'),
+    ("a.properties", "k : %s\n", "one \\\n   two", "ONE TWO"),
+    ("a.properties", "é=%s\n", "ação", "AÇÃO"),
+    ("a.properties", "  k  %s\r\n", "C:\\\\New files", "C:\\\\NEW FILES"),
+    ("a.strings", '"k" = %s;\n', '"Say \\"hi\\"\\n"', '"SAY \\"HI\\"\\n"'),
+    ("a.strings", "k.x=%s;\n", '"%@ of \\U00e9"', '"%@ OF É"'),
+    ("a.arb", '{"k": %s}', '"Hi {name}"', '"HI {NAME}"'),
+    ("a.yml", "en:\n  k: %s\n", "'It''s so'", "'IT''S SO'"),
+    ("a.yml", "en:\n  k: %s\n", '"a \\"b\\" c"', '"A \\"B\\" C"'),
+    ("a.yml", "en:\n  k: %s\n", "|\n    One\n    two\n\n", "|\n    ONE\n    TWO\n\n"),
+    ("a.yml", "en:\n  k: %s\n", ">-\n    One\n    two\n", ">-\n    ONE TWO\n"),
+    ("a.yml", "en:\n  k: [%s, 12]\n", "some text", "SOME TEXT"),
+]
+
+
+@pytest.mark.parametrize(("name", "line", "source", "written"), ESCAPES)
+def test_escapes_of_catalogues(name: str, line: str, source: str, written: str) -> None:
+    assert rewrite(name, line % source, str.upper) == line % written
+    assert rewrite(name, line % source, str) == line % source
+
+
+@pytest.mark.parametrize("value", ["a: b", "a #b", "- a", "yes", "12", "{a}", "'", "@a", "*", "é"])
+def test_any_translation_is_a_text_of_yaml(value: str) -> None:
+    for source in ("plain text", "'single'", '"double"', "|\n    some\n    lines\n"):
+        written = rewrite("a.yml", f"en:\n  k: {source}\n  l: [plain text]\n", lambda _: value)
+        read = yaml.safe_load(written)
+        assert read["en"]["k"].strip() == value
+        assert read["en"]["l"] == [value]
+
+
+def test_languages_of_catalogues_are_named() -> None:
+    assert (
+        rewrite("a.yml", "# a\n---\nen:\n  k: Hi\n", str, "pt-BR") == "# a\n---\npt-BR:\n  k: Hi\n"
+    )
+    assert rewrite("a.yml", "title: Hi\n", str, "pt") == "title: Hi\n"
+    assert rewrite("a.arb", '{"@@locale": "en"}', str, "pt-BR") == '{"@@locale": "pt_BR"}'
+
+
+def test_escapes_of_android() -> None:
+    for source, text, reply, written in (
+        (r"Don\'t", "Don't", "D'oh \"x\"", r"D\'oh \"x\""),
+        (r'"Don\'t"', '"Don\'t"', '"a"', '"a"'),
+        (r"a\nb  \u00e9", "a<br>b é", "x<br>é", r"x\né"),
+        ("Hi <xliff:g>%1$s</xliff:g>!", 'Hi <code id="1"></code>!', '@ <code id="1"></code>',
+         r"\@ <xliff:g>%1$s</xliff:g>"),
+    ):  # fmt: skip
+        page = '<resources xmlns:xliff="x"><string name="a">%s</string></resources>'
+        document = read_document("strings.xml", (page % source).encode())
+        assert document.texts() == [text]
+        assert page % written in document.write([reply], "").decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yml", "a: [b"),
+        ("a.arb", "{"),
+        ("a.strings", "hello"),
+        ("a.properties", "# a\n"),
+        ("a.xml", "<html/>"),
+        ("a.resx", "<a"),
+        ("a.ass", "Dialogue: 0,a"),
+        ("a.pdf", "%PDF-1.4"),
+    ],
+)
+def test_damaged_catalogues_are_refused(name: str, text: str) -> None:
+    with pytest.raises(DocumentError):
+        read_document(name, text.encode())
+
+
+def test_alias_of_yaml_is_not_expanded() -> None:
+    bomb = "a: &a [Hello, Hello]\n" + "".join(
+        f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]\n" for n in range(24)
+    )
+    assert rewrite("a.yml", bomb, upper) == bomb.replace("Hello", "HELLO")
