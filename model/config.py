@@ -268,9 +268,10 @@ class TextEncoderConfig:
     token_types: int = 0
     embedding_scale: float = 1.0  # factor of the vectors of tokens
     norms_embedding: bool = True  # whether a norm follows the sum of the embedding
+    width: int = 0  # width of a table of tokens without layers (StaticEmbedding); 0 for an encoder
 
     def __post_init__(self) -> None:
-        reasons = too_small(self, ["layers", "vocab_size"])
+        reasons = too_small(self, ["vocab_size", *(["layers"] if not self.width else [])])
         if self.max_tokens < 1:
             reasons.append(f"{self.max_positions} positions leave no room for a token")
         if reasons:
@@ -282,7 +283,7 @@ class TextEncoderConfig:
 
     @property
     def d_model(self) -> int:
-        return self.blocks[0].d_model
+        return self.blocks[0].d_model if self.blocks else self.width
 
     @property
     def ffn_dim(self) -> int:

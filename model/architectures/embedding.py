@@ -126,7 +126,7 @@ class TextEmbedding(nn.Module):
 
     def __init__(self, config: TextEncoderConfig) -> None:
         super().__init__()
-        width, spec = config.d_model, config.blocks[0].norm
+        width = config.d_model
 
         def table(rows: int) -> nn.Parameter | None:
             return nn.Parameter(torch.empty(rows, width)) if rows else None
@@ -134,7 +134,9 @@ class TextEmbedding(nn.Module):
         self.tokens = nn.Parameter(torch.empty(config.vocab_size, width))
         self.positions = table(config.max_positions if config.has_positions else 0)
         self.types = table(config.token_types)
-        self.norm = new_norm(width, spec) if config.norms_embedding else nn.Identity()
+        self.norm: nn.Module = nn.Identity()
+        if config.norms_embedding:
+            self.norm = new_norm(width, config.blocks[0].norm)
         self.position_offset, self.scale = config.position_offset, config.embedding_scale
 
     @property

@@ -18,8 +18,8 @@ class TextEncoder(EncoderStack):
         self.config = config
         self.embedding: TextEmbedding = TextEmbedding(config)
         self.layers = nn.ModuleList(Block(spec) for spec in config.blocks)
-        self.norm = final_norm(config.blocks[-1])
-        buckets = config.attention.buckets
+        self.norm = final_norm(config.blocks[-1]) if config.blocks else nn.Identity()
+        buckets = config.attention.buckets if config.blocks else 0
         self.relative_bias = RelativeBias(buckets, config.num_heads) if buckets else None
 
     def biases(self, length: int) -> Sequence[Tensor | None]:

@@ -68,8 +68,13 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     with torch.device("meta"):
         model = EmbeddingModel(config)
     path = find_weights(files.encoder)
-    family = family_of(read_options(files.encoder / CONFIG), CONFIG)
-    fill_encoder(model.encoder, read_tensors(path), family, str(path))
+    if files.is_static:
+        precision = Precision.FLOAT32  # only sums are computed
+        arrays = read_tensors(path)
+        fill(model.encoder, arrays, [("embedding.tokens", next(iter(arrays)))], NOTHING, str(path))
+    else:
+        family = family_of(read_options(files.encoder / CONFIG), CONFIG)
+        fill_encoder(model.encoder, read_tensors(path), family, str(path))
     folders = [folder for kind, folder in files.head or () if kind != "Pooling"]
     for module, folder in zip(model.head, folders, strict=True):
         if isinstance(module, Dense):

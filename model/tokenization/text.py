@@ -66,9 +66,16 @@ class TextTokenizer:
         max_tokens: Largest number of tokens of a text, special tokens included. A longer text is
             truncated at its end.
         is_lowercase: Whether texts are lowercased, even if the file does not ask for it.
+        has_special: Whether the special tokens of the file are put around a text.
     """
 
-    def __init__(self, path: Path, max_tokens: int, is_lowercase: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        max_tokens: int,
+        is_lowercase: bool = False,
+        has_special: bool = True,
+    ) -> None:
         try:
             check_file(path)
             self.tokenizer = Tokenizer.from_file(str(path))
@@ -79,7 +86,8 @@ class TextTokenizer:
         if is_lowercase:  # before the file's own normaliser
             own = [self.tokenizer.normalizer] if self.tokenizer.normalizer is not None else []
             self.tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
-        (before, behind), _ = split_template(self.tokenizer.post_processor, 1, str(path))
+        processor = self.tokenizer.post_processor if has_special else None
+        (before, behind), _ = split_template(processor, 1, str(path))
         self.special_ids = before, behind
         self.num_special_tokens = sum(map(len, self.special_ids))
         if max_tokens <= self.num_special_tokens:

@@ -253,6 +253,8 @@ def is_supported(config: LayerConfig) -> bool:
     """Returns whether the native code supports this config, even if no build exists here."""
     if isinstance(config, ModelConfig):
         return all(has_block(spec) for spec in config.blocks)
+    if not config.blocks:
+        return False
     is_post = all(spec.norm_position is NormPosition.POST for spec in config.blocks)
     has_tables = config.has_positions and config.norms_embedding and config.embedding_scale == 1.0
     is_whole = is_post and has_tables and not config.attention.is_causal

@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from model.checkpoints.families import text_encoders
 from model.checkpoints.folders import PACKAGE, files_of, package_titles, title_of
 from model.checkpoints.formats.files import (
@@ -28,6 +30,7 @@ from model.checkpoints.formats.files import (
 )
 from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling, TextEncoderConfig
 from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
+from model.regular_files import MAX_WEIGHT_BYTES, check_file
 from model.tokenization.text import TextTokenizer
 
 CONFIG = "config.json"
@@ -78,6 +81,9 @@ HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "module_output_name": ("sentence_embedding", None),
     "use_residual": (False,),
 }
+STATIC_TOKENS = 2**16
+"""Largest number of tokens of a text for a static model, which has no limit of its own."""
+
 TOKENIZER_SUPPORTED = {"truncation_side": ("right",)}
 
 
@@ -86,13 +92,15 @@ class EmbeddingFiles:
     """The files of one embedding model, all below `folder`.
 
     `encoder` is the folder of the encoder, usually `folder` itself. `head` has (kind, folder) of
-    each module after the encoder; it is None without `modules.json`.
+    each module after the encoder; it is None without `modules.json`. A static model has a table of
+    tokens in place of an encoder.
     """
 
     name: str
     folder: Path
     encoder: Path
     head: tuple[tuple[str, Path], ...] | None = None
+    is_static: bool = False
 
     @cached_property
     def revision(self) -> str:
@@ -142,9 +150,9 @@ def _model_type(folder: Path) -> str:
 
 def read_folder(folder: Path) -> EmbeddingFiles:
     """Returns the one model in a folder, or refuses the folder with a CheckpointError."""
-    encoder, head = folder, None
+    encoder, head, is_static = folder, None, False
     if (folder / MODULES).is_file() and not _is_classifier(folder):
-        encoder, head = _read_modules(folder)
+        encoder, head, is_static = _read_modules(folder)
     elif missing := [name for name in (CONFIG, TOKENIZER) if not (folder / name).is_file()]:
         reason = f"{folder} holds no embedding model: it has no {', '.join(missing)}"
         raise CheckpointNotFoundError(reason + _tokenizer_advice(folder))
@@ -159,13 +167,13 @@ def read_folder(folder: Path) -> EmbeddingFiles:
             f"model_type {kind!r} writes texts. Save it with sentence-transformers if it embeds"
         )
     try:
-        weights = find_weights(encoder, (CONFIG, TOKENIZER))
+        weights = find_weights(encoder, (TOKENIZER,) if is_static else (CONFIG, TOKENIZER))
     except CheckpointFormatError as error:
         raise CheckpointFormatError(f"{error}{_tokenizer_advice(encoder)}") from error
     check_pointers([weights, encoder / TOKENIZER])
     whole = folder.resolve()
     name = title_of(whole.parent if whole.name == "model" else whole)
-    return EmbeddingFiles(name, folder, encoder, head)
+    return EmbeddingFiles(name, folder, encoder, head, is_static)
 
 
 def _tokenizer_advice(folder: Path) -> str:
@@ -190,7 +198,7 @@ def _is_classifier(folder: Path) -> bool:
     )
 
 
-def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:
+def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...], bool]:
     path = folder / MODULES
     modules = read_json(path)
     try:
@@ -198,7 +206,8 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:
     except (TypeError, KeyError, ValueError) as error:
         raise CheckpointFormatError(f"{path} is not a list of modules: {error!r}") from error
     kinds = [_kind(name) for name, _ in parts]
-    wanted = {0: ("Transformer",), 1: ("Pooling",)}
+    is_static = kinds[:1] == ["StaticEmbedding"]
+    wanted = {0: ("StaticEmbedding",)} if is_static else {0: ("Transformer",), 1: ("Pooling",)}
     reasons = [
         f"module {number} is {parts[number][0]}, supported: {', '.join(known)}"
         for number, kind in enumerate(kinds)
@@ -209,7 +218,7 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:
     if reasons:
         raise UnsupportedModelError(str(path), reasons)
     places = [place for _, place in parts]
-    return places[0], tuple(zip(kinds[1:], places[1:], strict=True))
+    return places[0], tuple(zip(kinds[1:], places[1:], strict=True)), is_static
 
 
 def _kind(name: str) -> str:
@@ -227,9 +236,12 @@ def _inside(folder: Path, name: str) -> Path:
 
 def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
     config = files.encoder / CONFIG
-    options = read_options(config)
-    encoder = text_encoders.read_config(options, str(config))
-    text_encoders.check_embedder(options, str(config))
+    if files.is_static:
+        encoder = _read_static(find_weights(files.encoder))
+    else:
+        options = read_options(config)
+        encoder = text_encoders.read_config(options, str(config))
+        text_encoders.check_embedder(options, str(config))
     pooling: tuple[Pooling, ...] = (Pooling.MEAN,)  # the default of sentence-transformers
     modules: list[DenseConfig | NormalizeConfig] = []
     for kind, folder in files.head or ():
@@ -241,11 +253,25 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
             check_options(folder / CONFIG, read_options_if_there(folder / CONFIG), HEAD_SUPPORTED)
             modules.append(NormalizeConfig())
     prompts, default = _read_prompts(files.folder / PROMPTS)
-    tokens = read_max_tokens(files.encoder, encoder)
+    tokens = STATIC_TOKENS if files.is_static else read_max_tokens(files.encoder, encoder)
     try:
         return EmbeddingConfig(encoder, pooling, tuple(modules), tokens, prompts, default)
     except UnsupportedModelError as error:
         raise UnsupportedModelError(str(files.folder), error.reasons) from error
+
+
+def _read_static(weights: Path) -> TextEncoderConfig:
+    """Returns the config of a table of tokens, from the header of its safetensors file."""
+    try:
+        check_file(weights, MAX_WEIGHT_BYTES)
+        with safe_open(weights, "numpy") as tensors:
+            (name,) = tensors.keys()
+            rows, width = tensors.get_slice(name).get_shape()
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointFormatError(f"{weights} is not one table of tokens: {error}") from error
+    return TextEncoderConfig(
+        (), rows, STATIC_TOKENS, has_positions=False, norms_embedding=False, width=width
+    )
 
 
 def _read_pooling(path: Path) -> tuple[Pooling, ...]:
@@ -321,14 +347,17 @@ def _read_transformer_options(folder: Path) -> dict[str, Any]:
 
 
 def load_tokenizer(files: EmbeddingFiles, config: EmbeddingConfig) -> TextTokenizer:
-    return read_tokenizer(files.encoder, config.max_tokens, config.encoder.vocab_size)
+    has_special = not files.is_static
+    return read_tokenizer(files.encoder, config.max_tokens, config.encoder.vocab_size, has_special)
 
 
-def read_tokenizer(folder: Path, max_tokens: int, vocab_size: int) -> TextTokenizer:
+def read_tokenizer(
+    folder: Path, max_tokens: int, vocab_size: int, has_special: bool = True
+) -> TextTokenizer:
     path, own = folder / TOKENIZER, folder / TOKENIZER_CONFIG
     check_options(own, read_options_if_there(own), TOKENIZER_SUPPORTED)
     is_lowercase = _read_transformer_options(folder).get("do_lower_case") is True
-    tokenizer = TextTokenizer(path, max_tokens, is_lowercase)
+    tokenizer = TextTokenizer(path, max_tokens, is_lowercase, has_special)
     if tokenizer.vocab_size > vocab_size:
         raise CheckpointFormatError(
             f"{path} has ids up to {tokenizer.vocab_size - 1}; the weights are for {vocab_size} ids"

@@ -262,11 +262,12 @@ def model_body(
             **shared,
         )
     if isinstance(served, ServedEmbedder):
+        encoder = served.config.encoder
         return EmbedderBody(
             dimensions=served.config.output_size,
             max_tokens=served.config.max_tokens,
             prompts=[*served.config.prompts],
-            attention=attention_sizes(served.config.encoder) if resident else None,
+            attention=attention_sizes(encoder) if resident and encoder.blocks else None,
             **shared,
         )
     return OtherBody(task=served.task, **shared)

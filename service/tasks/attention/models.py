@@ -150,6 +150,11 @@ def encoder_of(
         read = partial(_tokenize_uncut, _source_tokenizer(served, prompt), limit)
         return Encoder(name=served.name, config=config, max_tokens=limit, read=read)
     own = served.config
+    if not own.encoder.blocks:
+        raise InvalidRequestError(
+            f"Invalid request: {served.name} adds up vectors of tokens, without layers, so it has "
+            "no attention. Name another model."
+        )
     return Encoder(
         name=served.name,
         config=own.encoder,
