@@ -1,5 +1,7 @@
 """Embedding models of any sizes, with weights from a seed, and texts for them."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,9 @@ from model.config import (
     AttentionSpec,
     BlockSpec,
     EmbeddingConfig,
+    NormPosition,
     NormSpec,
+    Rope,
     TextEncoderConfig,
 )
 from model.encoding.embedding import EmbeddingJob, EmbeddingModel
@@ -38,12 +42,37 @@ def text_config(
     max_positions: int,
     relative_buckets: int = 0,
     activation: Activation = Activation.GELU,
+    attention: Mapping[str, Any] = MappingProxyType({}),
+    block: Mapping[str, Any] = MappingProxyType({}),
     **others: Any,
 ) -> TextEncoderConfig:
-    """Returns an encoder with the layers of BERT, or of MPNet if it has buckets."""
-    mixer = AttentionSpec.of_width(d_model, num_heads, buckets=relative_buckets)
-    block = BlockSpec(d_model, ffn_dim, mixer, activation=activation, norm=NormSpec(1e-12))
-    return TextEncoderConfig((block,) * layers, vocab_size, max_positions, **others)
+    """Returns an encoder with the layers of BERT, but for the fields of `attention` and `block`."""
+    mixer = AttentionSpec.of_width(d_model, num_heads, buckets=relative_buckets, **attention)
+    fields = {"activation": activation, "norm": NormSpec(1e-12), **block}
+    layer = BlockSpec(d_model, ffn_dim, mixer, **fields)
+    return TextEncoderConfig((layer,) * layers, vocab_size, max_positions, **others)
+
+
+GATED: dict[str, Any] = {"has_gate": True, "ffn_biases": (False, True)}
+NO_BIAS: dict[str, Any] = {
+    "has_gate": True,
+    "ffn_biases": (False, False),
+    "norm": NormSpec(1e-5, has_bias=False),
+    "norm_position": NormPosition.PRE,
+}
+NATIVE: dict[str, dict[str, Any]] = {
+    "no types": {"token_types": 0},
+    "bert": {},
+    "mpnet": {"relative_buckets": 32},
+    "gte": {"has_positions": False, "attention": {"rope": Rope(50.0)}, "block": GATED},
+    "jina": {"has_positions": False, "attention": {"has_alibi": True}, "block": GATED},
+    "modernbert": {
+        "has_positions": False,
+        "attention": {"rope": Rope(50.0, 2.0), "window": 5, "has_bias": False},
+        "block": NO_BIAS,
+    },
+}
+"""Changes of encoders that native code computes, by the family that has them."""
 
 
 def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingModel:

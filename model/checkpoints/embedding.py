@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.backends.native.library import can_serve, select_native_precision
+from model.backends.native.library import can_serve, is_supported, select_native_precision
 from model.backends.native.text_runner import NativeTextEncoder
 from model.checkpoints.families.cross_encoders import (
     CrossEncoderConfig,
@@ -65,6 +65,12 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     """
     config = read_config(files)
     precision = select_native_precision(config.encoder, dtype, device)
+    if device.type == "cpu" and config.encoder.blocks and not is_supported(config.encoder):
+        logger.info(
+            "%s: PyTorch computes it in %s, because native code does not have its layers",
+            files.name,
+            precision,
+        )
     with torch.device("meta"):
         model = EmbeddingModel(config)
     path = find_weights(files.encoder)

@@ -63,8 +63,8 @@ struct Layers {
         for (int i = 0; i < projections; i++) add(width, width);
         add_norm();
     }
-    void add_feed_forward(int ffn) {
-        add(ffn, width);
+    void add_feed_forward(int ffn, bool is_gated = false) {
+        for (int i = 0; i < 1 + is_gated; i++) add(ffn, width);
         add(width, ffn);
         add_norm();
     }
@@ -153,22 +153,29 @@ void translate(Random& random, DecoderKind decoder, bool is_pre_norm, bool has_s
     print_hash("totals of searches", rounded.data(), rounded.size());
 }
 
-void encode(Random& random, int width, int heads, Activation activation, bool is_relative) {
+// `is_modern` has the layers of ModernBERT; else the model is like BERT or MPNet.
+void encode(Random& random, int width, int heads, Activation activation, bool is_relative,
+            bool is_modern = false) {
     constexpr int VOCAB = 200, POSITIONS = 130, LAYERS = 2;
     TextSizes sizes = {width, heads, 2 * width, LAYERS, VOCAB, POSITIONS, 2,
-                       is_relative ? 128 : 0, activation, 1e-12f};
+                       is_relative ? 128 : 0, is_modern, is_modern, is_modern, activation, 1e-12f};
     Weighing make{random, {}, {}};
     Layers layers{make, width, {}, {}};
     layers.add_norm();
     for (int i = 0; i < LAYERS; i++) {
         layers.add_attention();
-        layers.add_feed_forward(sizes.ffn);
+        layers.add_feed_forward(sizes.ffn, is_modern);
     }
-    const float* relative = make.numbers((size_t)heads * RelativeBias::stride(128), 0.0f, 1.0f);
+    if (is_modern) layers.add_norm();
+    const float* relative = make.numbers((size_t)heads * DistanceBias::stride(128), 0.0f, 1.0f);
+    const float* turns = make.numbers((size_t)128 * (width / heads), 0.0f, 1.0f);
+    std::vector<const float*> biases(LAYERS, is_relative ? relative : nullptr);
+    std::vector<const float*> rotations(LAYERS, is_modern ? turns : nullptr);
     TextWeights weights = {layers.list(), make.numbers((size_t)VOCAB * width, 0.0f, 1.0f),
-                           make.numbers((size_t)POSITIONS * width, 0.0f, 1.0f),
+                           is_modern ? nullptr
+                                     : make.numbers((size_t)POSITIONS * width, 0.0f, 1.0f),
                            is_relative ? nullptr : make.numbers(width, 0.0f, 1.0f),
-                           is_relative ? relative : nullptr};
+                           biases.data(), rotations.data()};
     TextModel model(sizes, weights);
     std::vector<int32_t> lengths = {1, 0, 3, 16, 31, 65, 128}, tokens = random_ids(random, 244, VOCAB);
     TextBatch batch(model);
@@ -243,4 +250,8 @@ int main() {
                         (int)activation);
             encode(random, width, 4, activation, is_relative);
         }
+    for (bool has_bias : {false, true}) {
+        std::printf("texts: rotated, gated, pre-norm, bias %d\n", has_bias);
+        encode(random, 192, 3, Activation::GELU, has_bias, true);
+    }
 }

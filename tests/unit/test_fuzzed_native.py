@@ -20,6 +20,7 @@ from model.config import Activation, DecoderKind, NormPosition
 from model.engine.engine import Engine
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from tests.fuzzing import seeds
+from tests.text_models import NATIVE
 from tests.text_models import int8_model as int8_embedding_model
 from tests.tiny import (
     FIXED_SHORTLIST,
@@ -233,7 +234,7 @@ class TextEncoderCalls(RawCalls):
 
     def __init__(self, chance: random.Random, library: Library) -> None:
         super().__init__(chance, library)
-        changes = chance.choice([{"token_types": 0}, {"token_types": 2}, {"relative_buckets": 32}])
+        changes = {"num_heads": 2} | chance.choice([*NATIVE.values()])
         self.encoder = NativeTextEncoder(int8_embedding_model(**changes).encoder, library)
         self.batch = TextBatch(self.encoder)
 

@@ -94,12 +94,17 @@ def write_model(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("dtype", ["auto", "int8"])
-def test_folder_is_served_without_native_code(tmp_path: Path, dtype: str) -> None:
+def test_folder_is_served_without_native_code(
+    tmp_path: Path, dtype: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of widths that native code does not have; the log says so."""
+    caplog.set_level("INFO")
     (files,) = find_embedding_models(str(write_model(tmp_path / "modern")))
     exact = embed(load_embedding_model(files, CPU, "float32"), [EmbeddingJob([1, 7, 8, 2])])
     model = load_embedding_model(files, CPU, dtype)
     assert not is_supported(model.config.encoder)
     assert model.native is None
+    assert f"modern: PyTorch computes it in {model.precision}" in caplog.text
     (found,) = embed(model, [EmbeddingJob([1, 7, 8, 2])])
     np.testing.assert_allclose(found, exact[0], atol=0 if dtype == "auto" else 0.05)
 

@@ -18,12 +18,12 @@ from model.backends.native.text_runner import KEPT_TOKENS, NativeTextEncoder
 from model.checkpoints import embedding as loading
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
-from model.config import Activation
+from model.config import Activation, NormPosition, NormSpec, Rope
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, EmbeddingModel, Vectors, embed
 from model.layers.sublayers import ACTIVATIONS
 from model.precision import Precision
 from model.quantization.asymmetric import quantize
-from tests.text_models import SIZES, WIDE, int8_model, jobs, new_model
+from tests.text_models import NATIVE, SIZES, WIDE, int8_model, jobs, new_model
 from tests.tiny_text import write_model
 
 pytestmark = pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor")
@@ -59,14 +59,24 @@ def test_one_layer_is_that_of_pytorch(library: Library, activation: Activation, 
 
 
 @each_library
-@pytest.mark.parametrize(
-    "changes", [{"token_types": 0}, {"token_types": 2}, {"relative_buckets": 32}]
-)
-def test_vectors_are_those_of_pytorch(library: Library, changes: dict[str, int]) -> None:
-    texts = jobs(*range(1, 60, 3))
+@pytest.mark.parametrize("family", NATIVE)
+def test_vectors_are_those_of_pytorch(library: Library, family: str) -> None:
+    texts, changes = jobs(*range(1, 60, 3)), {**NATIVE[family], "num_heads": 2}
     wanted = embed(int8_model(**changes), texts)
     found = embed(native_model(library, **changes), texts)
     assert cosines(found, wanted).min() > 0.999
+
+
+@each_library
+@pytest.mark.parametrize("family", NATIVE)
+def test_one_layer_of_a_family_is_that_of_pytorch(library: Library, family: str) -> None:
+    changes = {**NATIVE[family], "num_heads": 2, "layers": 1}
+    texts = jobs(*range(1, 40), is_per_token=True)
+    wanted = np.concatenate(embed(int8_model(**changes), texts))
+    found = np.concatenate(embed(native_model(library, **changes), texts))
+    differences = np.abs(found - wanted).max(axis=1)
+    assert np.median(differences) < 1e-5
+    assert differences.max() < 0.05
 
 
 @each_library
@@ -88,9 +98,10 @@ def test_vectors_are_near_those_in_float32(library: Library) -> None:
 
 
 @each_library
-def test_a_text_has_the_same_bits_in_any_company(library: Library) -> None:
+@pytest.mark.parametrize("family", NATIVE)
+def test_a_text_has_the_same_bits_in_any_company(library: Library, family: str) -> None:
     """Alone, among others in any order, and in slices of any size."""
-    model, chance = native_model(library), random.Random(4)
+    model, chance = native_model(library, **NATIVE[family], num_heads=2), random.Random(4)
     texts = jobs(*[chance.randint(1, 64) for _ in range(40)], is_per_token=True)
     alone = [embed(model, [text])[0] for text in texts]
     for slice_tokens in (7, 30, 64, 300, 5000):
@@ -192,7 +203,19 @@ def test_activations_are_exact(library: Library, activation: Activation) -> None
 
 def test_can_serve() -> None:
     assert can_serve(new_model(**WIDE).config.encoder)
-    assert can_serve(new_model(**WIDE, relative_buckets=32).config.encoder)
+    for changes in NATIVE.values():
+        assert can_serve(new_model(**WIDE | {"num_heads": 2}, **changes).config.encoder)
+    others: list[dict[str, Any]] = [
+        {"attention": {"rope": Rope(50.0)}},  # of heads that are 16 wide
+        {"attention": {"scale": 1.0}},
+        {"attention": {"qk_norm": NormSpec()}},
+        {"block": {"norm_position": NormPosition.BOTH}},
+        {"block": {"norm": NormSpec(has_bias=False, is_rms=True)}},
+        {"embedding_scale": 2.0},
+        {"norms_embedding": False},
+    ]
+    for changes in others:
+        assert not can_serve(new_model(**WIDE, **changes).config.encoder), changes
     for changes in ({}, {"num_heads": 8}, {"ffn_dim": 100}):
         sizes = {**SIZES, **(WIDE | changes if changes else {})}
         assert not can_serve(new_model(**sizes).config.encoder), changes

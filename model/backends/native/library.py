@@ -12,6 +12,7 @@ import weakref
 import zlib
 from collections.abc import Iterable, Sequence
 from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_uint32, c_void_p
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,7 +75,7 @@ class WeightList(Structure):
         *fields((c_int32, "num_matrices num_norms")),
     ]
 
-    def __init__(self, matrices: Sequence[MatrixSpec], norms: Sequence[int]) -> None:
+    def __init__(self, matrices: Sequence[MatrixSpec], norms: Sequence[int | None]) -> None:
         super().__init__(
             (MatrixSpec * len(matrices))(*matrices),
             (c_void_p * len(norms))(*norms),
@@ -113,7 +114,7 @@ class TextSizes(Structure):
 
     _fields_ = fields(
         (c_int32, "d_model heads ffn layers vocab positions position_offset"),
-        (c_int32, "relative_length activation"),
+        (c_int32, "bias_length is_bias_shared is_gated is_pre_norm activation"),
         (c_float, "epsilon"),
     )
 
@@ -121,7 +122,11 @@ class TextSizes(Structure):
 class TextWeights(Structure):
     """Mirrors TextWeights in text_encoder.h."""
 
-    _fields_ = fields((WeightList, "layers"), (c_void_p, "tokens positions type relative"))
+    _fields_ = fields(
+        (WeightList, "layers"),
+        (c_void_p, "tokens positions type"),
+        (POINTER(c_void_p), "biases rotations"),
+    )
 
 
 class Searches(Structure):
@@ -252,32 +257,33 @@ LIBRARIES = load_libraries()
 def is_supported(config: LayerConfig) -> bool:
     """Returns whether the native code supports this config, even if no build exists here."""
     if isinstance(config, ModelConfig):
-        return all(has_block(spec) for spec in config.blocks)
+        return all(has_block(spec, False) for spec in config.blocks)
     if not config.blocks:
         return False
-    is_post = all(spec.norm_position is NormPosition.POST for spec in config.blocks)
-    has_tables = config.has_positions and config.norms_embedding and config.embedding_scale == 1.0
-    is_whole = is_post and has_tables and not config.attention.is_causal
-    return is_whole and all(has_block(spec) for spec in {*config.blocks})
+    has_tables = config.norms_embedding and config.embedding_scale == 1.0
+    attention = config.attention
+    # The halves of a head are rotated together.
+    turns = attention.rope is None or attention.head_dim % (2 * LANES) == 0
+    return has_tables and turns and all(has_block(spec, True) for spec in {*config.blocks})
 
 
-def has_block(spec: BlockSpec) -> bool:
-    """Returns whether the native code has the layers of a spec; text encoders have fewer."""
+def has_block(spec: BlockSpec, is_text: bool) -> bool:
+    """Returns whether the native code has the layers of a spec, of a text encoder if `is_text`."""
     mixer = spec.mixer or spec.cross
     assert mixer is not None
+    if is_text:  # these options are left out of the comparison below
+        mixer = replace(mixer, has_bias=True, rope=None, buckets=0, has_alibi=False, window=None)
+        norm = replace(spec.norm, has_bias=True)
+        spec = replace(spec, mixer=mixer, norm=norm, norms_first=True)
+        spec = replace(spec, has_gate=False, ffn_biases=(True, True))
     heads, causal = (mixer.heads, mixer.heads, mixer.head_dim), mixer.is_causal
-    is_plain = mixer == AttentionSpec(*heads, buckets=mixer.buckets, is_causal=causal)
     parts = spec.d_model, spec.ffn_dim, spec.mixer, spec.cross, spec.activation
-    is_plain &= spec == BlockSpec(
-        *parts,
-        norm=NormSpec(spec.norm.eps),
-        norm_position=spec.norm_position,
-        norms_keys=spec.norms_keys,
-    )
-    is_plain &= spec.norm_position is not NormPosition.BOTH
+    place, norm = spec.norm_position, NormSpec(spec.norm.eps)
+    block = BlockSpec(*parts, norm=norm, norm_position=place, norms_keys=spec.norms_keys)
+    is_plain = mixer == AttentionSpec(*heads, is_causal=causal) and spec == block
     is_wide = spec.d_model % PANEL == 0 and spec.ffn_dim % PANEL == 0
     is_whole = mixer.head_dim % LANES == 0 and mixer.heads * mixer.head_dim == spec.d_model
-    return is_plain and is_wide and is_whole
+    return is_plain and is_wide and is_whole and place is not NormPosition.BOTH
 
 
 def can_serve(config: LayerConfig) -> bool:
@@ -345,14 +351,21 @@ class NativeModel:
     def linears_and_norms(
         self, modules: Iterable[nn.Module], kind: type[Int8Linear] | type[AsymmetricInt8Linear]
     ) -> WeightList:
-        """Returns matrices and norms in the order of computation, which is that of the modules."""
-        matrices, norms = [], []
+        """Returns matrices and norms in the order of computation, which is that of the modules.
+
+        A layer without a norm has an `nn.Identity` in its place.
+        """
+        matrices: list[MatrixSpec] = []
+        norms: list[int | None] = []
         for module in modules:
             if isinstance(module, kind):
                 packed = module.pack()
                 matrices.append(self.matrix(packed, shape_of(packed), module.scales, module.bias))
             elif isinstance(module, nn.LayerNorm):
-                norms += [self.keep(module.weight), self.keep(module.bias)]
+                bias = torch.zeros_like(module.weight) if module.bias is None else module.bias
+                norms += [self.keep(module.weight), self.keep(bias)]
+            elif isinstance(module, nn.Identity):
+                norms += [None, None]
         return WeightList(matrices, norms)
 
     def create(self, kind: str, *arguments: Structure) -> None:

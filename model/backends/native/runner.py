@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from model.architectures.embedding import NO_TOKEN, Embedding, sinusoid_table, start_token
 from model.architectures.seq2seq import EncoderDecoder
@@ -83,7 +83,8 @@ class PackedModel(NativeModel):
     ) -> None:
         super().__init__(library)
         parts = model.encoder.layers, model.encoder.norm, model.decoder.layers, model.decoder.norm
-        modules = (module for part in parts for module in part.modules())
+        every = (module for part in parts for module in part.modules())
+        modules = (module for module in every if not isinstance(module, nn.Identity))
         layers = self.linears_and_norms(modules, Int8Linear)
         output = self._output(model, shortlist)
         weights = Weights(

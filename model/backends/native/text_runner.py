@@ -3,11 +3,12 @@
 import ctypes
 import weakref
 from collections.abc import Sequence as SequenceOf
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from model.architectures.text_encoder import TextEncoder
 from model.backends.encoder_batch import EncoderBatch
@@ -23,7 +24,8 @@ from model.backends.native.library import (
     check,
     int32,
 )
-from model.config import TextEncoderConfig
+from model.config import NormPosition, Rope
+from model.layers.positions import rotations
 from model.quantization.asymmetric import AsymmetricInt8Linear
 
 KEPT_TOKENS = 1024
@@ -45,25 +47,42 @@ class NativeTextEncoder(NativeModel):
     def __init__(self, encoder: TextEncoder, library: Library | None = None) -> None:
         super().__init__(library or LIBRARIES[0])
         self.config = encoder.config
-        embedding = encoder.embedding
-        assert embedding.positions is not None
-        modules = [embedding.norm, *encoder.layers.modules()]
+        embedding, positions = encoder.embedding, encoder.embedding.positions
+        last = [encoder.norm] if isinstance(encoder.norm, nn.LayerNorm) else []
         weights = TextWeights(
-            self.linears_and_norms(modules, AsymmetricInt8Linear),
+            self.linears_and_norms(
+                [embedding.norm, *encoder.layers.modules(), *last], AsymmetricInt8Linear
+            ),
             self.keep(embedding.tokens),
-            self.keep(embedding.positions),
+            None if positions is None else self.keep(positions),
             None if embedding.types is None else self.keep(embedding.types[0]),
-            self._relative(encoder),
+            self._pointers(encoder.biases(self.config.max_tokens)),
+            self._pointers(self._rotations()),
         )
-        self.create("text_model", native_sizes(encoder.config), weights)
+        self.create("text_model", native_sizes(encoder), weights)
         self.spare: list[TextBatch] = []
 
-    def _relative(self, encoder: TextEncoder) -> int | None:
-        """Returns the address of the relative position bias, padded for reads of whole vectors."""
-        if encoder.relative_bias is None:
-            return None
-        bias = encoder.relative_bias(relative_length(self.config))
-        return self.keep(F.pad(bias, (0, LANES)))
+    def _pointers(self, tables: SequenceOf[Tensor | None]) -> Any:
+        """Returns an array of addresses, one for each layer; equal layers share one table.
+
+        Each row of a table is padded for reads of whole vectors.
+        """
+        places = {
+            id(table): None if table is None else self.keep(F.pad(table, (0, LANES)))
+            for table in tables
+        }
+        return (ctypes.c_void_p * len(tables))(*(places[id(table)] for table in tables))
+
+    def _rotations(self) -> list[Tensor | None]:
+        """Returns a row of cosines and sines for each layer: K numbers for each position."""
+        positions = torch.arange(self.config.max_tokens)[None]
+        ropes = [None if block.mixer is None else block.mixer.rope for block in self.config.blocks]
+        tables: dict[Rope | None, Tensor | None] = {None: None}
+        for rope in filter(None, ropes):
+            turns = rotations(positions, self.config.attention.head_dim, rope)
+            halves = [turn.chunk(2, dim=-1)[0] for turn in turns]
+            tables[rope] = torch.cat(halves, dim=-1).view(1, -1)
+        return [tables[rope] for rope in ropes]
 
     def begin(self, sequences: SequenceOf[list[int]]) -> "TextBatch":
         batch = self.spare.pop() if self.spare else TextBatch(self)
@@ -117,11 +136,9 @@ class TextBatch(EncoderBatch):
         return hidden
 
 
-def relative_length(config: TextEncoderConfig) -> int:
-    return config.max_tokens if config.attention.buckets else 0
-
-
-def native_sizes(config: TextEncoderConfig) -> TextSizes:
+def native_sizes(encoder: TextEncoder) -> TextSizes:
+    config, block = encoder.config, encoder.config.blocks[0]
+    tables = [table for table in encoder.biases(1) if table is not None]
     return TextSizes(
         config.d_model,
         config.num_heads,
@@ -130,7 +147,10 @@ def native_sizes(config: TextEncoderConfig) -> TextSizes:
         config.vocab_size,
         config.max_positions,
         config.position_offset,
-        relative_length(config),
-        ACTIVATIONS[config.blocks[0].activation],
-        config.blocks[0].norm.eps,
+        config.max_tokens if tables else 0,
+        all(len(table) == 1 for table in tables),
+        block.has_gate,
+        block.norm_position is NormPosition.PRE,
+        ACTIVATIONS[block.activation],
+        block.norm.eps,
     )

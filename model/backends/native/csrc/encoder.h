@@ -4,7 +4,6 @@
 // all sequences. All tokens must be projected before the attention of any token is computed.
 #pragma once
 
-#include "kernels/attention.h"
 #include "sublayers.h"
 
 namespace regard {
@@ -14,11 +13,10 @@ class Encoder {
 public:
     Buffer<float> x;  // hidden states (N, D)
 
-    // `bias` is added to the scores of the attention; it may be null. The encoder keeps references
-    // to `layers`, `sublayers` and `bias`, so they must live as long as the encoder.
+    // The encoder keeps references to `layers` and `sublayers`, so they must live as long as it.
     Encoder(const std::vector<EncoderLayer>& layers, int heads, int head_dim,
-            Sublayers<Rows>& sublayers, const RelativeBias* bias = nullptr)
-        : layers(layers), heads(heads), head_dim(head_dim), bias(bias), sublayers(sublayers) {}
+            Sublayers<Rows>& sublayers)
+        : layers(layers), heads(heads), head_dim(head_dim), sublayers(sublayers) {}
 
     // Begins a batch; the caller then writes the embeddings to x.
     void begin(int count, const int32_t* lengths) {
@@ -37,6 +35,7 @@ public:
         check_range(layer, first, count);
         sublayers.project(layers[layer].attention, row(first), count,
                           sublayers.projected.get() + (size_t)first * 3 * width());
+        if (layers[layer].rotations) rotate(layers[layer].rotations, first, first + count);
     }
 
     void attend(int layer, int first, int count) {
@@ -44,7 +43,7 @@ public:
         int end = first + count;
         for (size_t i = 0; i + 1 < starts.size(); i++) {
             int from = std::max(first, starts[i]), to = std::min(end, starts[i + 1]);
-            if (from < to) attend_within(starts[i], starts[i + 1], from, to);
+            if (from < to) attend_within(layers[layer].bias, starts[i], starts[i + 1], from, to);
         }
         const Attention& attention = layers[layer].attention;
         const float* context = sublayers.context.get() + (size_t)first * width();
@@ -68,7 +67,6 @@ public:
 private:
     const std::vector<EncoderLayer>& layers;
     const int heads, head_dim;
-    const RelativeBias* const bias;
     Sublayers<Rows>& sublayers;
     std::vector<int> starts;  // the first token of each sequence, then the end of the last
     SelfAttention self_attention;
@@ -83,9 +81,27 @@ private:
                 "there are no such tokens");
     }
 
+    // Rotates the queries and keys of some tokens by their positions in their sequences. The numbers
+    // i and i + head_dim / 2 of a head are rotated together.
+    void rotate(const float* rotations, int first, int end) {
+        int half = head_dim / 2;
+        for (size_t i = 0; i + 1 < starts.size(); i++)
+            for (int t = std::max(first, starts[i]); t < std::min(end, starts[i + 1]); t++) {
+                const float* turn = rotations + (size_t)(t - starts[i]) * head_dim;
+                float* head = sublayers.projected.get() + (size_t)t * 3 * width();
+                for (int h = 0; h < 2 * heads; h++, head += head_dim)
+                    for (int d = 0; d < half; d += LANES) {
+                        Floats cosine = load(turn + d), sine = load(turn + half + d);
+                        Floats a = load(head + d), b = load(head + half + d);
+                        store(head + d, a * cosine - b * sine);
+                        store(head + half + d, b * cosine + a * sine);
+                    }
+            }
+    }
+
     // Computes the attention of tokens `from` to `to` - 1 to all tokens of their sequence. The
     // sequence has the tokens `start` to `end` - 1.
-    void attend_within(int start, int end, int from, int to) {
+    void attend_within(const DistanceBias& bias, int start, int end, int from, int to) {
         self_attention.attend(sublayers.projected.get() + (size_t)start * 3 * width(), end - start,
                               from - start, to - start, heads, head_dim, bias,
                               sublayers.context.get() + (size_t)start * width());

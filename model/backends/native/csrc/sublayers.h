@@ -26,7 +26,7 @@ public:
 
     // Returns the input of a sublayer for the residual stream x.
     const float* before(const Norm& norm, const float* x, int rows) {
-        if (!sizes.is_pre_norm) return x;
+        if (!sizes.is_pre_norm || !norm.scale) return x;  // ModernBERT's first layer has no norm
         float* y = normed.reserve((size_t)rows * sizes.d_model);
         norm.apply(x, y, rows, sizes.d_model);
         return y;
@@ -78,6 +78,13 @@ public:
             int block = std::min(BLOCK, rows - r);
             quantized.fill(before(layer.norm, x, block), block, d);
             layer.fc1.multiply(quantized, block, inner, sizes.ffn, sizes.activation);
+            if (layer.gate.out) {
+                size_t size = (size_t)block * sizes.ffn;
+                float* factors = gates.reserve(size);
+                layer.gate.multiply(quantized, block, factors, sizes.ffn);
+                for (size_t i = 0; i < size; i += LANES)
+                    store(inner + i, load(inner + i) * load(factors + i));
+            }
             quantized.fill(inner, block, sizes.ffn);
             layer.fc2.multiply(quantized, block, y, d);
             after(layer.norm, x, y, block);
@@ -90,7 +97,7 @@ private:
 
     const SublayerSizes sizes;
     Rows quantized;
-    Buffer<float> normed, hidden, added;
+    Buffer<float> normed, hidden, gates, added;
 
     // Computes the outputs `first` to `end` - 1; the rows of y are `stride` floats apart. If `Rows`
     // supports 16 bits, the outputs from `fine` on are computed from inputs in 16 bits.

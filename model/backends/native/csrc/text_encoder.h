@@ -1,4 +1,4 @@
-// The encoder of BERT and similar models: post-norm layers over packed texts.
+// Text encoders: the layers of BERT, and of models with rotary positions, gates or windows.
 //
 // Every value of a token is computed from its text alone, in an order that does not depend on the
 // batch. Products are integer sums. A text's vectors therefore have the same bits in every batch.
@@ -12,34 +12,40 @@ struct TextSizes {
     int32_t d_model, heads, ffn, layers;
     int32_t vocab, positions;  // rows of the tables
     int32_t position_offset;  // row of a text's first position
-    int32_t relative_length;  // longest text in tokens; 0 without a relative bias
+    int32_t bias_length;  // longest text in tokens; 0 if no layer has a bias
+    int32_t is_bias_shared;  // whether all heads of a layer have the same bias
+    int32_t is_gated, is_pre_norm;
     Activation activation;
     float epsilon;
 };
 
 // The weights, whose memory Python owns.
 struct TextWeights {
-    // Matrices of a layer: query key value out fc1 fc2. The embedding's norm comes first, then two
-    // norms of each layer.
+    // Matrices of a layer: query key value out fc1 fc2, and the gate after fc1. The embedding's norm
+    // comes first, then two norms of each layer, and with pre-norm a last one.
     WeightList layers;
-    const float *tokens, *positions;  // (rows, D)
+    const float *tokens, *positions;  // (rows, D); without a position table, `positions` is null
     const float* type;                // (D), or null
-    const float* relative;            // (H, RelativeBias::stride), or null
+    const float* const* biases;       // of each layer: (H, DistanceBias::stride), or null
+    const float* const* rotations;    // of each layer: (positions, head_dim), or null
 };
 
 struct TextModel {
     TextSizes sizes;
     std::vector<EncoderLayer> layers;
-    Norm norm;
+    Norm norm, last_norm;
     const float *tokens, *positions, *type;
-    RelativeBias relative;
 
     TextModel(const TextSizes& s, const TextWeights& w)
-        : sizes(s), layers(s.layers), tokens(w.tokens), positions(w.positions), type(w.type),
-          relative{w.relative, s.relative_length} {
+        : sizes(s), layers(s.layers), tokens(w.tokens), positions(w.positions), type(w.type) {
         WeightReader reader{w.layers, sizes.epsilon};
         norm = reader.norm();
-        for (EncoderLayer& layer : layers) layer.fill(reader);
+        for (int i = 0; i < sizes.layers; i++) {
+            layers[i].fill(reader, sizes.is_gated);
+            layers[i].bias = {w.biases[i], sizes.bias_length, sizes.is_bias_shared != 0};
+            layers[i].rotations = w.rotations[i];
+        }
+        if (sizes.is_pre_norm) last_norm = reader.norm();
         reader.check_end();
     }
 
@@ -57,23 +63,29 @@ public:
     explicit TextBatch(const TextModel& model)
         : model(model),
           sizes(model.sizes),
-          sublayers({sizes.d_model, sizes.ffn, sizes.activation, false, false}),
-          encoder(model.layers, sizes.heads, sizes.d_model / sizes.heads, sublayers,
-                  sizes.relative_length ? &model.relative : nullptr) {}
+          sublayers({sizes.d_model, sizes.ffn, sizes.activation, sizes.is_pre_norm != 0, true}),
+          encoder(model.layers, sizes.heads, sizes.d_model / sizes.heads, sublayers) {}
 
     void enter(int count, const int32_t* lengths, const int32_t* tokens) {
         int longest = sizes.positions - sizes.position_offset;
-        if (sizes.relative_length) longest = std::min(longest, sizes.relative_length);
+        if (sizes.bias_length) longest = std::min(longest, sizes.bias_length);
         require_within(lengths, count, 0, longest + 1, "a text is too long");
         encoder.begin(count, lengths);
         int d = sizes.d_model, total = encoder.num_tokens();
         require_within(tokens, total, 0, sizes.vocab, "a token is not in the vocabulary");
         float* to = encoder.x.get();
-        float* added = places.reserve((size_t)total * d);
+        float* added = model.positions ? places.reserve((size_t)total * d) : nullptr;
         for (int i = 0, t = 0; i < count; i++)
-            for (int p = 0; p < lengths[i]; p++, t++)
-                look_up(tokens[t], p, to + (size_t)t * d, added + (size_t)t * d);
-        model.norm.add(to, added, total, d);
+            for (int p = 0; p < lengths[i]; p++, t++) {
+                look_up(tokens[t], to + (size_t)t * d);
+                if (added)
+                    std::copy_n(model.positions + (size_t)(p + sizes.position_offset) * d, d,
+                                added + (size_t)t * d);
+            }
+        if (added)
+            model.norm.add(to, added, total, d);
+        else
+            model.norm.apply(to, to, total, d);
     }
 
     void project(int layer, int first, int count) { encoder.project(layer, first, count); }
@@ -84,7 +96,10 @@ public:
     //   tokens: N
     void read(int tokens, float* to) const {
         require(tokens == encoder.num_tokens(), "the place for hidden states has another size");
-        std::copy_n(encoder.x.get(), (size_t)tokens * sizes.d_model, to);
+        if (sizes.is_pre_norm)
+            model.last_norm.apply(encoder.x.get(), to, tokens, sizes.d_model);
+        else
+            std::copy_n(encoder.x.get(), (size_t)tokens * sizes.d_model, to);
     }
 
 private:
@@ -94,14 +109,11 @@ private:
     Encoder<AsymmetricQuantized> encoder;
     Buffer<float> places;  // vectors of the positions
 
-    void look_up(int32_t token, int position, float* to, float* added) const {
+    void look_up(int32_t token, float* to) const {
         int d = sizes.d_model;
         const float* from = model.tokens + (size_t)token * d;
-        const float* place = model.positions + (size_t)(position + sizes.position_offset) * d;
-        for (int i = 0; i < d; i += LANES) {
+        for (int i = 0; i < d; i += LANES)
             store(to + i, model.type ? load(from + i) + load(model.type + i) : load(from + i));
-            store(added + i, load(place + i));
-        }
     }
 };
 

@@ -103,14 +103,17 @@ inline void attend_values(const float* weights, int width, const float* totals, 
         attend_values_block<R, 1>(weights, width, totals, keys, stride, part, out + d, out_stride);
 }
 
-// The term that each head adds to a score for the distance from query to key.
-struct RelativeBias {
-    const float* values;  // (H, stride): distances from 1 - length on, padded for vector reads
-    int length;
+// The term that is added to a score for the distance from query to key.
+struct DistanceBias {
+    // (H, stride): distances from 1 - length on, padded for vector reads. Null for no bias.
+    const float* values = nullptr;
+    int length = 0;
+    bool is_shared = false;  // whether there is one row for all heads
 
     static int stride(int length) { return 2 * length - 1 + LANES; }
     const float* zero_distance(int head) const {
-        return values + (size_t)head * stride(length) + length - 1;
+        if (!values) return nullptr;
+        return values + (is_shared ? 0 : (size_t)head * stride(length)) + length - 1;
     }
 };
 
@@ -120,19 +123,19 @@ struct SelfAttention {
 
     // projected is (length, 3 D): query, key and value concatenated; out is (length, D).
     void attend(const float* projected, int length, int heads, int head_dim, float* out) {
-        attend(projected, length, 0, length, heads, head_dim, nullptr, out);
+        attend(projected, length, 0, length, heads, head_dim, DistanceBias(), out);
     }
 
     // Computes the attention of tokens `first` to `end` - 1 to all tokens of the sentence.
     void attend(const float* projected, int length, int first, int end, int heads, int head_dim,
-                const RelativeBias* bias, float* out) {
+                const DistanceBias& bias, float* out) {
         int d_model = heads * head_dim, stride = 3 * d_model, width = round_up(length, LANES);
         float* key = keys.reserve((size_t)head_dim * width);
         float* value = values.reserve((size_t)head_dim * length);
         float* score_rows = scores.reserve((size_t)QUERIES * width);
         for (int h = 0; h < heads; h++) {
             const float* query = projected + h * head_dim;
-            const float* added = bias ? bias->zero_distance(h) : nullptr;
+            const float* added = bias.zero_distance(h);
             transpose(query + d_model, stride, length, head_dim, key, width);
             // Rows of values that are far apart would push each other out of the cache.
             for (int j = 0; j < length; j++)
