@@ -18,11 +18,8 @@ type Tables = import('../../service/static/look/attention.js').Tables;
 type Axis = import('../../service/static/look/attention.js').Axis;
 type Gaze = import('../../service/static/look/gaze.js').Gaze;
 type Word = import('../../service/static/look/gaze.js').Word;
-type NumberPanel = import('../../service/static/look/number.js').NumberPanel;
 type LikelyPanel = import('../../service/static/look/likely.js').LikelyPanel;
 type SearchPanel = import('../../service/static/look/search.js').SearchPanel;
-type Cell = import('../../service/static/look/parts.js').Cell;
-type Made = import('../../service/static/look/parts.js').Made;
 type Shape = import('../../service/static/look/models.js').Shape;
 type Subject = import('../../service/static/look/attention.js').Subject;
 type Texts = import('../../service/static/common/strings.js').Texts;
@@ -54,11 +51,9 @@ interface PageElements {
   'similarity-curl': HTMLDetailsElement;
   shares: HTMLTableElement;
   search: HTMLDetailsElement;
-  'search-grid': HTMLTableElement;
   'search-from': HTMLSelectElement;
   'search-to': HTMLSelectElement;
   'search-curl': HTMLDetailsElement;
-  'number-parts': HTMLTableElement;
   vectors: HTMLInputElement;
   progress: HTMLProgressElement;
 }
@@ -91,10 +86,10 @@ interface View {
   swapped: boolean;
   turned: boolean;
   from: number | null;
-  whole: boolean;
   lesson: string | null;
   token: number | null;
   step: string | null;
+  off: string | null;
   toy: string | null;
 }
 

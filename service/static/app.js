@@ -21,7 +21,6 @@ import { LookPanel } from './look/look.js';
 import { Models } from './look/models.js';
 import { TextLimit } from './translate/limit.js';
 import { Notice } from './common/notice.js';
-import { NumberPanel } from './look/number.js';
 import { OtherTranslations } from './translate/others.js';
 import { DEFAULTS, FIRST, Store, UNPINNED, fromFragment, toFragment } from './common/state.js';
 import { SearchPanel } from './look/search.js';
@@ -29,7 +28,6 @@ import { StepsPanel } from './look/steps.js';
 import * as embedTexts from './strings/embed.js';
 import * as likelyTexts from './strings/likely.js';
 import * as lookTexts from './strings/look.js';
-import * as numberTexts from './strings/number.js';
 import * as pageTexts from './strings/page.js';
 import * as searchTexts from './strings/search.js';
 import * as stepsTexts from './strings/steps.js';
@@ -46,7 +44,7 @@ const EXAMPLES = [
 ];
 const EXAMPLE_LANGUAGE = 'en';
 
-sayStatic({ ...embedTexts, ...likelyTexts, ...lookTexts, ...numberTexts, ...pageTexts, ...searchTexts, ...stepsTexts, ...translateTexts });
+sayStatic({ ...embedTexts, ...likelyTexts, ...lookTexts, ...pageTexts, ...searchTexts, ...stepsTexts, ...translateTexts });
 const languageChoice = new LanguageChoice();
 languageChoice.view = () => toFragment(typedInto(fromFragment(shownFragment()) ?? DEFAULTS));
 const translateNotice = new Notice(byId('translate-notice'));
@@ -147,11 +145,6 @@ function buildLook(store, models, lights, aligned) {
       leave: () => lights.rest(),
     }),
     heads: new Heads(byId('heads'), (head) => look.chooseHead(head)),
-    number: new NumberPanel({
-      store,
-      notice: new Notice(byId('number-notice')),
-      closed: unpin,
-    }),
     likely: new LikelyPanel({
       store,
       notice: new Notice(byId('likely-notice')),

@@ -81,13 +81,18 @@ class Reader:
     def save(self, kind: str) -> None:
         if kind == "npz":
             self.unfold("#expert")
-        self.page.locator(f"#{kind}").click()
+        self.page.locator("#npz" if kind == "npz" else f".footing [data-kind={kind}]").click()
 
     def unfold(self, fold: str) -> Self:
         expect(self.page.locator(f"{fold} > summary")).to_be_visible()
         if self.page.locator(fold).get_attribute("open") is None:
             self.page.locator(f"{fold} > summary").click()
         return self
+
+    def unfold_all(self) -> None:
+        closed = self.page.locator("section details:not([open]) > summary:visible")
+        while closed.count() > 0:
+            closed.first.click()
 
     def chosen(self, group: str) -> str:
         return self.page.locator(f"#{group} input:checked").input_value()

@@ -75,8 +75,7 @@ def test_colours_of_text_are_readable(reader: Reader, page: Page, scheme: str) -
 def test_phone_scrolls_in_one_direction_only(reader: Reader, page: Page, text: str) -> None:
     reader.read(text, **WHOLE)
     expect(reader.steps).to_be_visible()
-    for fold in page.locator("section summary:visible").all():
-        fold.click()
+    reader.unfold_all()
     assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
@@ -116,8 +115,7 @@ def focusable(context: BrowserContext, page: Page) -> list[dict[str, Any]]:
 def test_every_control_has_a_name(reader: Reader, page: Page, context: BrowserContext) -> None:
     reader.read(f"{KIDS} It slept.", **WHOLE)
     expect(reader.steps).to_be_visible()
-    for fold in page.locator("section summary:visible").all():
-        fold.click()
+    reader.unfold_all()
     nodes = focusable(context, page)
     assert len(nodes) > 40
     assert not [node for node in nodes if not node["name"].strip() and node["role"] != "main"]
@@ -230,3 +228,13 @@ def test_picture_of_a_text_that_is_embedded(
     expect(reader.readout).to_contain_text("“kids”")
     page.evaluate("document.activeElement.blur()")
     write(f"embed-{scheme}.png", page, full_page=True, clip=around(page.locator("#look")))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1000, "height": 940}}])
+def test_picture_of_the_story(reader: Reader, page: Page, scheme: Literal["light", "dark"]) -> None:
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    reader.open(way="understand", step="position")
+    expect(page.locator(".drawing svg")).to_be_visible()
+    expect(page.locator("[data-chapter=position] .waves")).to_be_in_viewport()
+    write(f"story-{scheme}.png", page)

@@ -54,8 +54,7 @@ def candidates(reader: Reader) -> None:
 
 def attention(reader: Reader) -> None:
     reader.read(POOL, look="yes", kind="encoder")
-    for fold in reader.page.locator("section summary:visible").all():
-        fold.click()
+    reader.unfold_all()
 
 
 def steps(reader: Reader) -> None:
@@ -123,10 +122,9 @@ def understanding(reader: Reader) -> None:
 
 def story_unfolded(reader: Reader) -> None:
     understanding(reader)
-    expect(reader.page.locator(".chapter")).to_have_count(7)
-    expect(reader.page.locator("#cause")).to_be_visible()
-    for fold in reader.page.locator("#understand summary").all():
-        fold.click()
+    expect(reader.page.locator("#switches")).to_be_visible()
+    reader.page.locator("[data-part=roles]").click()
+    reader.unfold_all()
     reader.page.locator("[data-chapter=roles] .term").first.click()
     expect(reader.page.locator(".meaning:popover-open")).to_have_count(1)
 

@@ -62,13 +62,13 @@ def test_averages_rollout_and_steps(reader: Reader, page: Page, api: Api, embedd
     reader.choose("layer", "rollout").until_shown()
     expect(page.get_by_role("heading", name="Encoder, rollout of 6 layers")).to_be_visible()
     reader.cell(1, 1).click()
-    expect(page.locator("#number-title")).to_be_focused()
-    reader.button(f"Layer {layers(api, embedder)}").click()
-    reader.button("Head 1").click()
+    expect(page.locator("#search-map")).to_be_focused()
+    last = layers(api, embedder) - 1
+    page.locator(f"#search-map rect[data-row='{last}'][data-column='0']").click()
     expect(page.locator("#steps-place")).to_contain_text(f"Encoder, layer {layers(api, embedder)}")
     rows = page.locator("#steps-table tbody tr")
     expect(rows).to_have_count(len(api.embedding(POOL)["source"]["tokens"]))
-    expect(page.locator("#steps-table tfoot")).to_contain_text("1.000")
+    expect(page.locator("#steps-table tfoot")).to_contain_text("100 %")
     assert '"task":"embed"' in reader.command("steps")
 
 

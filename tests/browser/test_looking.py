@@ -314,7 +314,9 @@ def test_picture_that_the_browser_cannot_make_is_told(reader: Reader) -> None:
     """A canvas that is too large gives nothing, which was taken for a fault of the server."""
     reader.page.add_init_script("HTMLCanvasElement.prototype.toBlob = (told) => told(null)")
     reader.read(POOL).save("png")
-    expect(reader.notice("download")).to_contain_text("pixels are more than this browser draws")
+    expect(reader.page.locator(".footing .notice").first).to_contain_text(
+        "pixels are more than this browser draws"
+    )
 
 
 def test_nothing_is_under_way_when_the_text_is_gone(reader: Reader, page: Page) -> None:

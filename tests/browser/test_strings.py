@@ -138,8 +138,7 @@ def test_page_speaks_portuguese_from_end_to_end(
     expect(page.locator("#steps-table tbody tr")).not_to_have_count(0)
     page.get_by_label("Mostrar os vetores q, k e v").check()
     expect(page.locator("#steps-table thead th")).to_have_count(9)
-    for fold in page.locator("section summary:visible").all():
-        fold.click()
+    reader.unfold_all()
     page.route("**/translate", lambda route: refuse(route))
     page.get_by_role("textbox", name="Texto para traduzir").fill(POOL)
     expect(page.locator("#translate-notice")).to_contain_text("Isso demorou demais.")

@@ -149,7 +149,7 @@ def test_swap_moves_one_arc_and_not_the_other(reader: Reader, page: Page, api: A
     assert max(swapped, key=lambda word: swapped[word]) == "lions"
     expect_arc(page, "first", swapped)
     expect_arc(page, "second", shares(api, LIONS, **TRANSLATOR))
-    verdict = page.locator(".verdict").last
+    verdict = page.locator("#opening .verdict").last
     expect(verdict).to_contain_text(
         "Now the “lions” are scared, but this head still looks at “kids”"
     )
@@ -276,21 +276,6 @@ def test_turned_sentence_shows_that_the_head_follows_the_subject(
     expect(page.locator(".verdict").first).to_contain_text("the word that you mean")
     reader.button("Swap kids and lions").click()
     expect(page.locator(".verdict").first).to_contain_text("The head follows the swap.")
-
-
-def test_table_has_both_heads_on_all_sentences(reader: Reader, page: Page, api: Api) -> None:
-    reader.open(way="understand")
-    fold = page.locator("#opening details", has_text="Both heads on all four sentences")
-    rows = fold.locator("tbody tr")
-    expect(rows).to_have_count(4)
-    expect(rows.first).to_be_hidden()
-    fold.locator("summary").press("Enter")
-    expect(rows.first).to_be_visible()
-    for row, (text, scared) in zip(rows.all(), FORMS.items(), strict=True):
-        found = [shares(api, text, **head) for head in (EMBEDDER, TRANSLATOR)]
-        words = [max(known, key=lambda word: known[word]) for known in found]
-        cells = [f"{w} {percent(known[w])}" for w, known in zip(words, found, strict=True)]
-        expect(row.locator("th, td")).to_have_text([text, scared, *cells])
 
 
 def test_limits_of_attention_are_shown_with_probabilities(

@@ -1,10 +1,10 @@
 // Draws a heat map as SVG, for the page and for downloads.
 
-import { hex, isLight, rampColour } from './palette.js';
+import { hex, isLight, rampColour, signedColour } from './palette.js';
 import { decimal, splitMark } from './text.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
-const FAMILY = '"Helvetica Neue", "Segoe UI", "Liberation Sans", Arial, sans-serif';
+export const FAMILY = '"Helvetica Neue", "Segoe UI", "Liberation Sans", Arial, sans-serif';
 const FONT = 13;
 const GAP = 8;
 const MIN_CELL = 15;
@@ -31,6 +31,8 @@ const SCALE_STEP = 5;
  * @property {number[][]} values
  * @property {number} max Value of the darkest colour.
  * @property {boolean} isCausal Whether cells right of the diagonal are left out.
+ * @property {boolean} [isSigned] Whether values can be below 0: they are grey then.
+ * @property {Set<string>} [crossed] Cells with a cross, each as `row column`.
  * @property {boolean} [isWritten] Whether small values have their numbers too, where there is room.
  * @property {string} rowTitle
  * @property {string} columnTitle
@@ -115,7 +117,8 @@ function moveMarker(marker, cell, names, stroke, width) {
   marker.setAttribute('stroke-width', width);
 }
 
-function svg(name, attributes, text = '') {
+/** Creates an element of a drawing. */
+export function svg(name, attributes, text = '') {
   const node = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
   node.textContent = text;
@@ -237,19 +240,21 @@ function cells(figure, frame, colours) {
   return figure.values.flatMap((values, row) =>
     values.flatMap((value, column) => {
       if (figure.isCausal && column > row) return [];
-      const colour = rampColour(colours, value / figure.max);
+      const colour = (figure.isSigned ? signedColour : rampColour)(colours, value / figure.max);
       const data = { 'data-row': row, 'data-column': column };
       const box = svg('rect', { ...cellBox(frame, row, column), ...data, fill: hex(colour) });
       const isLarge = figure.isWritten || value >= NUMBERS_SHARE * figure.max;
       const hasNumber = frame.cell >= NUMBERS_FROM && isLarge;
-      return hasNumber ? [box, number(value, colour, frame, row, column)] : [box];
+      const isCrossed = figure.crossed?.has(`${row} ${column}`);
+      if (!isCrossed && !hasNumber) return [box];
+      return [box, isCrossed ? mark('✕', 20, colour, frame, row, column) : mark(decimal(value, 2), 11, colour, frame, row, column)];
     }),
   );
 }
 
-function number(value, colour, { left, top, cell }, row, column) {
+function mark(text, size, colour, { left, top, cell }, row, column) {
   const place = { x: left + (column + 0.5) * cell, y: top + (row + 0.5) * cell + 4 };
   const fill = isLight(colour) ? '#14161a' : '#ffffff';
-  const fixed = { 'text-anchor': 'middle', 'font-size': 11, 'pointer-events': 'none' };
-  return svg('text', { ...place, ...fixed, fill }, decimal(value, 2));
+  const fixed = { 'text-anchor': 'middle', 'font-size': size, 'pointer-events': 'none' };
+  return svg('text', { ...place, ...fixed, fill }, text);
 }

@@ -1,6 +1,7 @@
 // The heat map on the page: the pointer and the arrow keys move one cursor.
 
 import { element, setText, tokenParts } from './dom.js';
+import { WIDTH, saveButtons } from './export.js';
 import { drawFigure, moveMarkers } from './figure.js';
 import { palette } from './palette.js';
 import { speaker } from './strings.js';
@@ -10,6 +11,28 @@ import { look } from '../strings/look.js';
 const say = speaker(look);
 
 const MAX_TABLE_CELLS = 20000;
+
+/**
+ * Creates the parts of a heat map: its element in a frame, the line that describes a cell, and the
+ * fold with the same numbers as a table.
+ * @param {string} id
+ */
+export function mapParts(id) {
+  const readout = element('p', { class: 'readout', role: 'status', id: `${id}-readout` });
+  const root = element('div', {
+    ...{ id, role: 'application', tabindex: 0, 'aria-roledescription': say('mapRole') },
+    'aria-describedby': readout.id,
+  });
+  const cells = element('table', {}, element('caption'));
+  const table = element(
+    'details',
+    {},
+    element('summary', { text: say('asTable') }),
+    element('p', { class: 'too-large' }),
+    element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': say('table') }, cells),
+  );
+  return { root, readout, table, frame: element('div', { class: 'frame' }, root) };
+}
 
 /** A heat map in an element that takes the focus. */
 export class HeatMap {
@@ -85,6 +108,16 @@ export class HeatMap {
     const values = this.#figure?.values[row ?? -1];
     if (values) this.#to(row, column ?? largestOf(values));
     else this.#mark();
+  }
+
+  /** Returns the buttons that save the map, with its description as its caption. */
+  saveButtons(name) {
+    const draw = () => {
+      const figure = /** @type {Figure} */ (this.#figure);
+      const caption = { above: [this.root.getAttribute('aria-label') ?? ''], below: [] };
+      return drawFigure(figure, palette(), WIDTH, caption);
+    };
+    return saveButtons(() => name, draw);
   }
 
   /** Outlines the row and the column of words that the reader points at elsewhere. */

@@ -6,6 +6,8 @@ export function palette() {
   const colour = (name) => style.getPropertyValue(name).trim();
   return {
     paper: colour('--paper'),
+    soft: colour('--soft'),
+    line: colour('--line'),
     ink: colour('--ink'),
     muted: colour('--muted'),
     accent: colour('--accent'),

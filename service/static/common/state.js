@@ -24,10 +24,10 @@
  * swapped, turned: Whether the kids and the lions have changed places in the sentence that opens
  *     Understand, and whether that sentence is in the active voice.
  * from: The number of the word of that sentence whose attention is shown; null for `they`.
- * whole: Whether the story has all of its steps, and not the main ones alone.
  * lesson, token: The sentence of the story, and the number of the token that it follows; null for
  *     the story's own choice.
  * step: The step of the story; null before its start.
+ * off: The heads and words of the story that are switched off, separated by spaces; null for none.
  * toy: The numbers of the toy's matrix, row by row, separated by spaces; null for the first ones.
  */
 /** @type {Readonly<View>} */
@@ -55,10 +55,10 @@ export const DEFAULTS = Object.freeze({
   swapped: false,
   turned: false,
   from: null,
-  whole: false,
   lesson: null,
   token: null,
   step: null,
+  off: null,
   toy: null,
 });
 
@@ -74,6 +74,7 @@ const isText = (value) => value;
 const isFlag = (value) => value === 'yes';
 const isNumber = (value) => (/^\d{1,4}$/.test(value) ? Number(value) : undefined);
 const isWord = (value) => (/^[a-z]{1,20}$/.test(value) ? value : undefined);
+const areParts = (value) => (/^[\w. ]{1,2000}$/.test(value) ? value : undefined);
 const areNumbers = (value) => (/^[-\d. ]{1,200}$/.test(value) ? value : undefined);
 const oneOf =
   (...words) =>
@@ -109,10 +110,10 @@ const READERS = {
   swapped: isFlag,
   turned: isFlag,
   from: isNumber,
-  whole: isFlag,
   lesson: isText,
   token: isNumber,
   step: isWord,
+  off: areParts,
   toy: areNumbers,
 };
 

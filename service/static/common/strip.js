@@ -1,4 +1,4 @@
-// Draws a vector as a strip of colours: one cell a number, in the accent colour above 0, grey below.
+// Draws numbers as pixels, one a number: small pictures of matrices, and strips of vectors.
 
 import { common } from '../strings/common.js';
 import { element } from './dom.js';
@@ -13,8 +13,17 @@ export function scaleOf(vectors) {
   return Math.max(1e-9, ...vectors.flat().map(Math.abs));
 }
 
+/** Draws one pixel a number; the style sheet enlarges them. */
+export function paint(canvas, rows, colourOf) {
+  const image = new ImageData(rows[0].length, rows.length);
+  rows.flat().forEach((value, index) => image.data.set([...colourOf(value), 255], 4 * index));
+  Object.assign(canvas, { width: rows[0].length, height: rows.length });
+  canvas.getContext('2d')?.putImageData(image, 0, 0);
+  return canvas;
+}
+
 /**
- * Draws a strip.
+ * Draws a strip: blue above 0, grey below.
  * @param {number[]} vector
  * @param {number} scale Absolute value of the full colour.
  * @param {string} name Description for screen readers.
@@ -28,13 +37,7 @@ export function strip(vector, scale, name) {
     'aria-label': label,
     title: label,
   });
-  const image = new ImageData(vector.length, 1);
   const colours = palette();
-  vector.forEach((value, index) => {
-    image.data.set([...signedColour(colours, value / scale), 255], 4 * index);
-  });
-  Object.assign(canvas, { width: vector.length, height: 1 });
   canvas.style.setProperty('--numbers', String(vector.length));
-  canvas.getContext('2d')?.putImageData(image, 0, 0);
-  return canvas;
+  return paint(canvas, [vector], (value) => signedColour(colours, value / scale));
 }

@@ -32,9 +32,9 @@ export function percent(share) {
   return `${Math.round(value)} %`;
 }
 
-/** Formats a number with a number of decimals and a real minus sign. */
+/** Formats a number with a number of decimals and a real minus sign; a number near 0 has no sign. */
 export function decimal(value, digits = 3) {
-  return localized(value.toFixed(digits));
+  return localized(value.toFixed(digits).replace(/^-(?=[0.]+$)/, ''));
 }
 
 /** Writes a number with the decimal sign of the page's language and a real minus sign. */

@@ -42,6 +42,7 @@ export class SimilarityPanel {
       point: (row, column) => this.#point(row, column),
       open: (row) => store.set({ sentence: row }),
     });
+    byId('similarity-figure').append(this.map.saveButtons('regard-similarity'));
     byId('similarity-words').replaceChildren(...withTerms(say('mapWords')));
     byId('shares-words').replaceChildren(...withTerms(say('shareWords')));
     store.subscribe((view, before) => {

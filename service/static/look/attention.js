@@ -56,24 +56,10 @@ export function allHeadsBody(view, subject) {
   return { ...attentionBody(view, subject, false), layers: 'all', reduce: 'none' };
 }
 
-/** Returns the request body for the mean of the heads of each layer. */
-export function layerMeansBody(view, subject) {
-  return { ...attentionBody(view, subject, false), layers: 'all', reduce: 'mean_heads' };
-}
-
-/** Returns the request body for the tokens of one head, or of each layer's mean for a rollout. */
-export function tokensBody(view, subject) {
-  const { layer, head } = view;
-  const body = { ...attentionBody(view, subject, false), level: 'token' };
-  if (layer === 'rollout') return { ...body, layers: 'all', reduce: 'mean_heads' };
-  return { ...body, layers: [layer], heads: [head], reduce: 'none' };
-}
-
 /** Returns the request body for the computation of one token. */
 export function stepsBody(view, subject) {
   const { kind, layer, head, query, vectors } = view;
-  const include = vectors ? ['output', 'vectors'] : ['output'];
-  return { ...subjectBody(subject), kind, layer, head, query, include };
+  return { ...subjectBody(subject), kind, layer, head, query, ...(vectors ? { include: ['vectors'] } : {}) };
 }
 
 /** Returns the request body for the probabilities of all target tokens, with a named word. */

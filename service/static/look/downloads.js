@@ -1,7 +1,10 @@
 // The buttons that save the heat map and its numbers.
 
+import { postForFile } from '../common/api.js';
 import { byId } from '../common/dom.js';
-import { npzFile, pngFile, save, svgFile } from './export.js';
+import { WIDTH, save, saveButtons } from '../common/export.js';
+import { drawFigure } from '../common/figure.js';
+import { palette } from '../common/palette.js';
 
 /** Saves the heat map as PNG or SVG, and its numbers as npz. */
 export class Downloads {
@@ -10,9 +13,9 @@ export class Downloads {
   /** @param {Notice} notice */
   constructor(notice) {
     this.notice = notice;
-    this.#button('png', ({ figure, caption }) => pngFile(figure, caption()));
-    this.#button('svg', ({ figure, caption }) => svgFile(figure, caption()));
-    this.#button('npz', ({ body }) => npzFile(body));
+    const draw = ({ figure, caption }) => drawFigure(figure, palette(), WIDTH, caption());
+    byId('download-notice').before(saveButtons(() => this.#offered.name, () => draw(this.#offered)));
+    byId('npz').addEventListener('click', () => this.#saveNumbers());
   }
 
   /**
@@ -28,16 +31,14 @@ export class Downloads {
     this.#offered = { figure, caption, body, name: `regard-${view.kind}-${layer}${head}` };
   }
 
-  #button(kind, make) {
-    byId(kind).addEventListener('click', () => this.#save(kind, make));
-  }
-
-  async #save(kind, make) {
+  /** Saves the exact numbers in NumPy's format. */
+  async #saveNumbers() {
+    const { body: { decimals: _, ...body }, name } = this.#offered;
     try {
-      save(await make(this.#offered), `${this.#offered.name}.${kind}`);
+      save(await postForFile('attention', { ...body, format: 'npz' }), `${name}.npz`);
       this.notice.hide();
     } catch (error) {
-      this.notice.show(error, () => this.#save(kind, make));
+      this.notice.show(error, () => this.#saveNumbers());
     }
   }
 }

@@ -3,6 +3,7 @@
 import { element } from '../common/dom.js';
 import { palette, rampColour } from '../common/palette.js';
 import { speaker } from '../common/strings.js';
+import { paint } from '../common/strip.js';
 import { look } from '../strings/look.js';
 
 const say = speaker(look);
@@ -58,19 +59,9 @@ export class Heads {
   #paint() {
     const colours = palette();
     const canvases = this.list.querySelectorAll('canvas');
-    this.#tables.maps.forEach(({ values }, index) => {
-      paint(canvases[index], values, this.#tables.max, colours);
+    const { maps, max } = this.#tables;
+    maps.forEach(({ values }, index) => {
+      paint(canvases[index], values, (value) => rampColour(colours, value / max));
     });
   }
-}
-
-/** Draws one pixel a cell; the style sheet enlarges them. */
-export function paint(canvas, values, max, colours) {
-  const [height, width] = [values.length, values[0].length];
-  const image = new ImageData(width, height);
-  values.flat().forEach((value, index) => {
-    image.data.set([...rampColour(colours, value / max), 255], 4 * index);
-  });
-  Object.assign(canvas, { width, height });
-  canvas.getContext('2d').putImageData(image, 0, 0);
 }

@@ -4,7 +4,7 @@ import { Latest, post } from '../common/api.js';
 import { byId, element, setStale, setText, tokenParts } from '../common/dom.js';
 import { withTerms } from '../common/glossary.js';
 import { speaker } from '../common/strings.js';
-import { decimal, spoken, tokenName } from '../common/text.js';
+import { decimal, percent, spoken, tokenName } from '../common/text.js';
 import { likely } from '../strings/likely.js';
 import { probabilitiesBody } from './attention.js';
 
@@ -120,22 +120,9 @@ function tokenRow({ token, log, rank, isWritten }) {
     element('th', { scope: 'row' }, ...tokenParts(tokenName(token)), isWritten ? ` ${say('written')}` : ''),
     element('td', { text: String(rank) }),
     element('td', { class: 'part-bar', 'aria-hidden': 'true' }, element('span', {}, filled)),
-    element('td', { text: probability(log) }),
+    element('td', { text: percent(Math.exp(log)) }),
   );
 }
-
-/** Formats a probability: 91.32 %, or with a power of ten where it is small. */
-function probability(log) {
-  const percent = 100 * Math.exp(log);
-  if (percent >= 0.01) return `${decimal(percent, 2)} %`;
-  const exponent = Math.floor(Math.log10(percent));
-  return `${decimal(percent / 10 ** exponent, 1)} · 10${superscript(exponent)} %`;
-}
-
-const DIGITS = '⁰¹²³⁴⁵⁶⁷⁸⁹';
-
-const superscript = (number) =>
-  [...String(number)].map((sign) => (sign === '-' ? '⁻' : DIGITS[Number(sign)])).join('');
 
 /** Explains the entropy, and the number of candidates. */
 function entropyWords({ entropies, num_candidates: count }, place) {
@@ -153,7 +140,7 @@ function namedWords(word, { named }, place) {
   if (shown !== word) words.push(say('firstToken', { word, token: shown }));
   if (log === null) return [...words, say('unchosen', { token: shown })];
   const rank = named.ranks[place][0];
-  words.push(say('named', { token: shown, rank, probability: probability(log) }));
+  words.push(say('named', { token: shown, rank, probability: percent(Math.exp(log)) }));
   if (!named.is_candidate[0]) words.push(say('noCandidate'));
   return words;
 }

@@ -44,7 +44,6 @@ export class LookPanel {
    * @param {HeatMap} parts.map
    * @param {Heads} parts.heads
    * @param {StepsPanel} parts.steps
-   * @param {NumberPanel} parts.number
    * @param {SearchPanel} parts.search
    * @param {LikelyPanel} parts.likely
    * @param {WordLights} parts.lights
@@ -82,15 +81,15 @@ export class LookPanel {
     byId('open-steps').hidden = false;
   }
 
-  /** Pins a cell, and moves to the explanation of its number. */
+  /** Pins a cell, and moves to its computation, or to all heads if the view merges several. */
   pin(row, column) {
     const { view, tables } = this.#shown;
     const { layer, head } = view;
     const before = this.store.view;
     const pins = { query: tables.rows.tokens[row], key: tables.columns.tokens[column] };
-    const panel = isOneHead(view) ? this.steps : this.number;
-    panel.wantFocus();
-    this.store.set({ layer, head, ...pins });
+    const isOne = isOneHead(view);
+    (isOne ? this.steps : this.search).wantFocus();
+    this.store.set({ layer, head, ...pins, search: !isOne || this.store.view.search });
     if (this.store.view === before) this.#pinned(this.#shown); // It is already pinned.
   }
 
@@ -302,7 +301,7 @@ export class LookPanel {
   }
 
   /** Shows the pinned words in the text and in the map, and the explanations of their number. */
-  #pinned({ view, tables, values, subject, gaze, pins }) {
+  #pinned({ view, subject, gaze, pins }) {
     const { row, column } = pins;
     this.map.pin(row, column);
     const words = [
@@ -311,18 +310,9 @@ export class LookPanel {
     ];
     this.lights.setPins(words.filter(Boolean));
     this.search.show(this.#shown);
-    const hasNumber = row !== null && column !== null;
-    if (hasNumber) this.number.show(cellAt({ view, subject, tables, values }, row, column));
-    else this.number.hide();
     if (row === null) this.likely.hide();
     else this.likely.show(view, subject);
     if (row !== null && isOneHead(view)) this.steps.show(view, subject);
     else this.steps.hide();
   }
-}
-
-function cellAt(shown, row, column) {
-  const { rows, columns } = shown.tables;
-  const [from, to] = [spoken(rows.labels[row]), spoken(columns.labels[column])];
-  return { ...shown, row, column, value: shown.values[row][column], from, to };
 }

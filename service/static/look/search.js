@@ -2,23 +2,22 @@
 
 import { Latest, post } from '../common/api.js';
 import { byId, element, setStale, setText } from '../common/dom.js';
+import { HeatMap, mapParts } from '../common/heatmap.js';
 import { speaker } from '../common/strings.js';
 import { decimal, spoken } from '../common/text.js';
 import { search } from '../strings/search.js';
-import { allHeadsBody, largest } from './attention.js';
-import { Grid } from './grid.js';
+import { allHeadsBody } from './attention.js';
 
 const say = speaker(search);
 
-const NUM_BEST = 8;
-
-/** The fold with two menus of words, the ranked heads, and the grid of all heads. */
+/** The fold with two menus of words, and the map of all heads. */
 export class SearchPanel {
   #latest = new Latest();
   /** @type {{key: string|null, planes: number[][][][]}} */
   #asked = { key: null, planes: [] };
   /** @type {Object|null} */
   #shown = null;
+  #wantsFocus = false;
 
   /**
    * @param {Object} parts
@@ -31,10 +30,23 @@ export class SearchPanel {
     this.notice = notice;
     this.curl = curl;
     this.root = byId('search');
-    this.grid = new Grid(byId('search-grid'), (layer, head) => store.set({ layer, head }));
+    const parts = mapParts('search-map');
+    this.found = element('div', { hidden: true }, parts.frame, parts.readout, parts.table);
+    byId('search-words').after(this.found);
+    this.map = new HeatMap({
+      ...parts,
+      point: (row, column) => setText(parts.readout, this.#named(row, column)),
+      open: (layer, head) => store.set({ layer, head }),
+    });
     this.root.addEventListener('toggle', () => store.set({ search: this.root.open }));
+    this.found.append(this.map.saveButtons('regard-heads'));
     this.#menu('search-from', 'query', 'rows');
     this.#menu('search-to', 'key', 'columns');
+  }
+
+  /** Makes the next map of heads that is shown take the focus. */
+  wantFocus() {
+    this.#wantsFocus = true;
   }
 
   /**
@@ -85,39 +97,37 @@ export class SearchPanel {
 
   #render({ view, tables, pins }, planes) {
     const { row, column } = pins;
-    const pair = row === null || column === null ? null : { row, column };
-    const heads = planes.flatMap((layer, l) => layer.map((values, h) => ({ layer: l, head: h, values })));
-    const ranked = pair ? rankedHeads(heads, pair) : [];
-    const max = pair ? Math.max(1e-9, ranked[0].value) : largest(heads);
-    this.grid.show({ planes, pair, max, chosen: view });
-    const words = pair && {
-      from: spoken(tables.rows.labels[pair.row]),
-      to: spoken(tables.columns.labels[pair.column]),
-    };
-    setText(byId('search-words'), words ? say('numbers', words) : say('smallMaps'));
-    byId('search-best').hidden = pair === null;
-    const best = ranked.slice(0, NUM_BEST);
-    setText(byId('search-best-title'), say('best', { count: best.length, all: heads.length }));
-    byId('search-ranked').replaceChildren(...best.map((head) => this.#item(head, view)));
+    this.found.hidden = row === null || column === null;
+    if (this.found.hidden) {
+      setText(byId('search-words'), say('choose'));
+      return;
+    }
+    const values = planes.map((heads) => heads.map((plane) => plane[row][column]));
+    const max = Math.max(1e-9, ...values.flat());
+    const layer = values.findIndex((heads) => heads.includes(max));
+    const words = { from: spoken(tables.rows.labels[row]), to: spoken(tables.columns.labels[column]) };
+    const best = { layer: layer + 1, head: values[layer].indexOf(max) + 1, number: decimal(max, 4) };
+    setText(byId('search-words'), say('numbers', { ...words, ...best }));
+    this.map.show({ ...headsFigure(values), max, isWritten: true }, say('grid'));
+    if (typeof view.layer === 'number') this.map.pin(view.layer, view.head === 'mean' ? null : view.head);
+    if (!this.#wantsFocus) return;
+    this.#wantsFocus = false;
+    this.map.root.focus({ preventScroll: true });
+    this.root.scrollIntoView({ block: 'start' });
   }
 
-  #item({ layer, head, value }, view) {
-    const names = { layer: layer + 1, head: head + 1, number: decimal(value, 4) };
-    const button = element('button', {
-      type: 'button',
-      text: say('ranked', names),
-      'aria-pressed': String(view.layer === layer && view.head === head),
-      onclick: () => this.store.set({ layer, head }),
-    });
-    return element('li', {}, button);
+  #named(row, column) {
+    const number = decimal(this.map.figure?.values[row][column] ?? 0, 4);
+    return say('cellNumber', { layer: row + 1, head: column + 1, number });
   }
 }
 
-/** Returns the heads with their numbers for a pair of words, largest first. */
-function rankedHeads(heads, { row, column }) {
-  const found = heads.map(({ values, ...head }) => ({ ...head, value: values[row][column] }));
-  return found.sort((a, b) => b.value - a.value);
-}
+/** Returns the sides of a map with a row for each layer and a column for each head. */
+const headsFigure = (values) => ({
+  ...{ values, rows: values.map((_, layer) => `${layer + 1}`), isCausal: false },
+  ...{ columns: values[0].map((_, head) => `${head + 1}`) },
+  ...{ rowTitle: say('layer'), columnTitle: say('head') },
+});
 
 /** Fills a menu with words, unless it has them. */
 function fillWords(menu, labels, chosen) {

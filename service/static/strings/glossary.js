@@ -4,8 +4,7 @@
 export const glossary = {
   en: {
     layer_term: 'layer',
-    layer:
-      'A layer is one round of work on all tokens; the model has several, and the page counts them from 1.',
+    layer: 'A layer is one round of work on all tokens; the model has several, and the page counts them from 1.',
     head_term: 'head',
     head: 'A head is one way of looking: it gives each token a share for every token, and mixes their values by these shares. A layer has several heads.',
     token_term: 'token',
@@ -19,11 +18,9 @@ export const glossary = {
     end_term: '⟨end⟩',
     end: 'The sign ⟨end⟩ is a token for the end of the sentence; heads that find nothing useful often look there.',
     rollout_term: 'rollout',
-    rollout:
-      'Rollout follows the attention back through all layers, to tell how much each word of the text reaches a place (Abnar and Zuidema, 2020).',
+    rollout: 'Rollout follows the attention back through all layers, to tell how much each word of the text reaches a place (Abnar and Zuidema, 2020).',
     valueNorms_term: 'weights × values',
-    valueNorms:
-      'A weight times the length of the value vector behind it tells how much really arrives (Kobayashi et al., 2020).',
+    valueNorms: 'A weight times the length of the value vector behind it tells how much really arrives (Kobayashi et al., 2020).',
     query_term: 'query',
     query: 'A query q is a list of numbers in which a token says what it is looking for.',
     key_term: 'key',
@@ -39,11 +36,9 @@ export const glossary = {
     entropy_term: 'entropy',
     entropy: 'Entropy measures how unsure a choice is: 0 means certain, and more means more possibilities.',
     shortlist_term: 'shortlist',
-    shortlist:
-      'A shortlist holds the tokens that may occur in a translation of this sentence, so that the model need not consider all of them.',
+    shortlist: 'A shortlist holds the tokens that may occur in a translation of this sentence, so that the model need not consider all of them.',
     cosine_term: 'cosine similarity',
-    cosine:
-      'The cosine is 1 if two vectors point the same way, and near 0 if they have nothing to do with each other.',
+    cosine: 'The cosine is 1 if two vectors point the same way, and near 0 if they have nothing to do with each other.',
     pooling_term: 'mean pooling',
     pooling: 'Mean pooling makes one vector of a text by taking the mean of the vectors of its tokens.',
     encoder_term: 'encoder',
@@ -53,13 +48,11 @@ export const glossary = {
     vector_term: 'vector',
     vector: 'A vector is a list of numbers; a model keeps what it knows about a token in one.',
     training_term: 'training',
-    training:
-      'In training, a model reads very many sentences with their translations; after each, its numbers are changed a little, so that the right words become likelier.',
+    training: 'In training, a model reads very many sentences with their translations; after each, its numbers are changed a little, so that the right words become likelier.',
   },
   pt: {
     layer_term: 'camada',
-    layer:
-      'Uma camada é uma rodada de trabalho sobre todos os tokens; o modelo tem várias, e a página as conta a partir de 1.',
+    layer: 'Uma camada é uma rodada de trabalho sobre todos os tokens; o modelo tem várias, e a página as conta a partir de 1.',
     head_term: 'cabeça',
     head: 'Uma cabeça é um jeito de olhar: ela dá a cada token uma parte de cada token, e mistura os valores deles conforme essas partes. Uma camada tem várias cabeças.',
     token_term: 'token',
@@ -73,11 +66,9 @@ export const glossary = {
     end_term: '⟨fim⟩',
     end: 'O sinal ⟨fim⟩ é um token para o fim da frase; cabeças que não acham nada útil muitas vezes olham para lá.',
     rollout_term: 'rollout',
-    rollout:
-      'O rollout segue a atenção de volta por todas as camadas, para dizer quanto cada palavra do texto chega a um lugar (Abnar e Zuidema, 2020).',
+    rollout: 'O rollout segue a atenção de volta por todas as camadas, para dizer quanto cada palavra do texto chega a um lugar (Abnar e Zuidema, 2020).',
     valueNorms_term: 'pesos × valores',
-    valueNorms:
-      'Um peso vezes o comprimento do vetor de valor por trás dele diz quanto realmente chega (Kobayashi et al., 2020).',
+    valueNorms: 'Um peso vezes o comprimento do vetor de valor por trás dele diz quanto realmente chega (Kobayashi et al., 2020).',
     query_term: 'consulta',
     query: 'Uma consulta q é uma lista de números em que um token diz o que procura.',
     key_term: 'chave',
@@ -93,11 +84,9 @@ export const glossary = {
     entropy_term: 'entropia',
     entropy: 'A entropia mede a dúvida de uma escolha: 0 é certeza, e mais quer dizer mais possibilidades.',
     shortlist_term: 'lista curta',
-    shortlist:
-      'Uma lista curta tem os tokens que podem aparecer na tradução desta frase, para que o modelo não precise considerar todos.',
+    shortlist: 'Uma lista curta tem os tokens que podem aparecer na tradução desta frase, para que o modelo não precise considerar todos.',
     cosine_term: 'semelhança de cosseno',
-    cosine:
-      'O cosseno é 1 se dois vetores apontam para o mesmo lado, e perto de 0 se não têm nada a ver um com o outro.',
+    cosine: 'O cosseno é 1 se dois vetores apontam para o mesmo lado, e perto de 0 se não têm nada a ver um com o outro.',
     pooling_term: 'média dos tokens',
     pooling: 'A média dos tokens faz um vetor do texto: a média dos vetores de todos os seus tokens.',
     encoder_term: 'codificador',
@@ -107,7 +96,6 @@ export const glossary = {
     vector_term: 'vetor',
     vector: 'Um vetor é uma lista de números; o modelo guarda em um vetor o que sabe de um token.',
     training_term: 'treino',
-    training:
-      'No treino, um modelo lê muitas frases com as suas traduções; depois de cada uma, os seus números mudam um pouco, para que as palavras certas fiquem mais prováveis.',
+    training: 'No treino, um modelo lê muitas frases com as suas traduções; depois de cada uma, os seus números mudam um pouco, para que as palavras certas fiquem mais prováveis.',
   },
 };

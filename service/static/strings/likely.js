@@ -13,8 +13,7 @@ export const likely = {
     rank: 'Rank',
     written: '(written)',
     sure: 'The model was almost certain here: [[entropy]] {entropy}.',
-    choices:
-      '[[entropy|Entropy]] {entropy}: the model was as unsure as if it chose among {count} equally likely tokens.',
+    choices: '[[entropy|Entropy]] {entropy}: the model was as unsure as if it chose among {count} equally likely tokens.',
     candidates: 'It chose among {count} tokens that its [[shortlist]] holds for this sentence.',
     why: 'Why not another word?',
     whyHint: 'A word, such as {word}',
@@ -23,8 +22,7 @@ export const likely = {
     firstToken: 'The model would write “{word}” in several tokens; “{token}” is the first.',
     noCandidate: 'It is not in the shortlist of this sentence, so the model could not choose it.',
     unchosen: '“{token}” cannot be chosen here.',
-    honest:
-      'The probability says how the model ranks the tokens after all its layers. It does not say which word of the text was the reason.',
+    honest: 'The probability says how the model ranks the tokens after all its layers. It does not say which word of the text was the reason.',
   },
   pt: {
     heading: 'O que poderia ter vindo em vez disso?',
@@ -37,8 +35,7 @@ export const likely = {
     rank: 'Posição',
     written: '(escrito)',
     sure: 'O modelo tinha quase certeza aqui: [[entropy]] {entropy}.',
-    choices:
-      '[[entropy|Entropia]] {entropy}: o modelo estava tão em dúvida como se escolhesse entre {count} tokens igualmente prováveis.',
+    choices: '[[entropy|Entropia]] {entropy}: o modelo estava tão em dúvida como se escolhesse entre {count} tokens igualmente prováveis.',
     candidates: 'Ele escolheu entre {count} tokens da [[shortlist]] desta frase.',
     why: 'Por que não outra palavra?',
     whyHint: 'Uma palavra, como {word}',
@@ -47,7 +44,6 @@ export const likely = {
     firstToken: 'O modelo escreveria “{word}” em vários tokens; “{token}” é o primeiro.',
     noCandidate: 'Ele não está na lista curta desta frase, então o modelo não poderia escolhê-lo.',
     unchosen: '“{token}” não pode ser escolhido aqui.',
-    honest:
-      'A probabilidade diz como o modelo ordena os tokens depois de todas as camadas. Ela não diz qual palavra do texto foi a razão.',
+    honest: 'A probabilidade diz como o modelo ordena os tokens depois de todas as camadas. Ela não diz qual palavra do texto foi a razão.',
   },
 };

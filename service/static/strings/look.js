@@ -16,9 +16,9 @@ export const look = {
     norm: 'Measure',
     heads: 'Heads of this layer',
     mapRole: 'heat map',
-    download: 'Save the map',
-    downloadPng: 'Save the map as PNG',
-    downloadSvg: 'Save the map as SVG',
+    download: 'Save the figure',
+    downloadPng: 'Save the figure as PNG',
+    downloadSvg: 'Save the figure as SVG',
     downloadNpz: 'Download the numbers (npz, for NumPy)',
     expert: 'For experts: tokens, measures, numbers, API',
     terms: 'In one sentence:',
@@ -34,17 +34,12 @@ export const look = {
     selfAttention_cross: 'Cross-attention',
     selfAttention_encoder: 'Self-attention of the encoder',
     selfAttention_decoder: 'Self-attention of the decoder',
-    plain_cross:
-      'Each row is a word of the translation. It shows where in the text the model looked while it wrote that word.',
-    plain_encoder:
-      'Each row is a word of the text. It shows which words the model took into account to understand it.',
-    plain_decoder:
-      'Each row is a word that was already written. It can look only at what stands before it.',
+    plain_cross: 'Each row is a word of the translation. It shows where in the text the model looked while it wrote that word.',
+    plain_encoder: 'Each row is a word of the text. It shows which words the model took into account to understand it.',
+    plain_decoder: 'Each row is a word that was already written. It can look only at what stands before it.',
     plain_all: 'This is the mean of all layers and heads.',
-    plain_rollout:
-      'Rollout follows attention down through all layers; half of each step is the word itself (Abnar and Zuidema, 2020).',
-    plain_value_norms:
-      'Each weight is multiplied by the length of the word’s value vector: a word with much weight can still add little (Kobayashi et al., 2020).',
+    plain_rollout: 'Rollout follows attention down through all layers; half of each step is the word itself (Abnar and Zuidema, 2020).',
+    plain_value_norms: 'Each weight is multiplied by the length of the word’s value vector: a word with much weight can still add little (Kobayashi et al., 2020).',
     all: 'Mean of all',
     rollout: 'Through all',
     rolloutTitle: 'Rollout: attention followed from the first layer to the last',
@@ -74,13 +69,12 @@ export const look = {
     share: ' ({share})',
     cell: '{said}{share}, {place}',
     openSteps: 'How is the row of “{word}” computed?',
-    openNumber: 'What is this number of “{word}” made of?',
+    openNumber: 'Which heads look so from “{word}”?',
     aligner: 'This is the head that aligns words: {place}',
     oneHead: 'Ask for one head alone',
     model: 'Model {id}, {dtype} on {device}, revision {revision}',
     captionModel: 'Regard, model {id}, {dtype} on {device}, revision {revision}',
-    pngTooLarge:
-      '{width} × {height} pixels are more than this browser draws; save it as SVG',
+    pngTooLarge: '{width} × {height} pixels are more than this browser draws; save it as SVG',
   },
   pt: {
     heading: 'Para onde o modelo olha',
@@ -96,9 +90,9 @@ export const look = {
     norm: 'Medida',
     heads: 'Cabeças desta camada',
     mapRole: 'mapa de calor',
-    download: 'Salvar o mapa',
-    downloadPng: 'Salvar o mapa como PNG',
-    downloadSvg: 'Salvar o mapa como SVG',
+    download: 'Salvar a figura',
+    downloadPng: 'Salvar a figura como PNG',
+    downloadSvg: 'Salvar a figura como SVG',
     downloadNpz: 'Baixar os números (npz, para NumPy)',
     expert: 'Para especialistas: tokens, medidas, números, API',
     terms: 'Em uma frase:',
@@ -114,17 +108,12 @@ export const look = {
     selfAttention_cross: 'Atenção cruzada',
     selfAttention_encoder: 'Autoatenção do codificador',
     selfAttention_decoder: 'Autoatenção do decodificador',
-    plain_cross:
-      'Cada linha é uma palavra da tradução. Ela mostra para onde, no texto, o modelo olhou enquanto escrevia essa palavra.',
-    plain_encoder:
-      'Cada linha é uma palavra do texto. Ela mostra quais palavras o modelo levou em conta para entendê-la.',
-    plain_decoder:
-      'Cada linha é uma palavra já escrita. Ela só pode olhar para o que vem antes dela.',
+    plain_cross: 'Cada linha é uma palavra da tradução. Ela mostra para onde, no texto, o modelo olhou enquanto escrevia essa palavra.',
+    plain_encoder: 'Cada linha é uma palavra do texto. Ela mostra quais palavras o modelo levou em conta para entendê-la.',
+    plain_decoder: 'Cada linha é uma palavra já escrita. Ela só pode olhar para o que vem antes dela.',
     plain_all: 'Esta é a média de todas as camadas e cabeças.',
-    plain_rollout:
-      'O rollout segue a atenção por todas as camadas; metade de cada passo é a própria palavra (Abnar e Zuidema, 2020).',
-    plain_value_norms:
-      'Cada peso é multiplicado pelo comprimento do vetor de valor da palavra: uma palavra com muito peso ainda pode acrescentar pouco (Kobayashi et al., 2020).',
+    plain_rollout: 'O rollout segue a atenção por todas as camadas; metade de cada passo é a própria palavra (Abnar e Zuidema, 2020).',
+    plain_value_norms: 'Cada peso é multiplicado pelo comprimento do vetor de valor da palavra: uma palavra com muito peso ainda pode acrescentar pouco (Kobayashi et al., 2020).',
     all: 'Média de todas',
     rollout: 'Através de todas',
     rolloutTitle: 'Rollout: a atenção seguida da primeira camada até a última',
@@ -154,12 +143,11 @@ export const look = {
     share: ' ({share})',
     cell: '{said}{share}, {place}',
     openSteps: 'Como se calcula a linha de “{word}”?',
-    openNumber: 'De que é feito este número de “{word}”?',
+    openNumber: 'Quais cabeças olham assim a partir de “{word}”?',
     aligner: 'Esta é a cabeça que alinha palavras: {place}',
     oneHead: 'Pedir uma cabeça só',
     model: 'Modelo {id}, {dtype} em {device}, revisão {revision}',
     captionModel: 'Regard, modelo {id}, {dtype} em {device}, revisão {revision}',
-    pngTooLarge:
-      '{width} × {height} pixels são mais do que este navegador desenha; salve como SVG',
+    pngTooLarge: '{width} × {height} pixels são mais do que este navegador desenha; salve como SVG',
   },
 };

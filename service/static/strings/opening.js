@@ -15,43 +15,42 @@ export const opening = {
     back: 'This head was picked for what it does with “they”; for other words it may show little. Click “they” to return.',
     swapHere: 'Swap them here',
     translates: 'Its translation of this sentence:',
-    pronounSame:
-      'The swap exchanges the two nouns in the translation. The word for “they” is “{pronoun}” in all four sentences, so the translation does not show whom the model means.',
+    pronounSame: 'The swap exchanges the two nouns in the translation. The word for “they” is “{pronoun}” in all four sentences, so the translation does not show whom the model means.',
     place: 'This is head {head} of layer {layer} of {kind}. “{other}” gets {share}, and the other words share the rest.',
     embedder: 'a model that compares sentences ({model})',
     translator: 'the translator of this server from English to Portuguese ({model})',
     waiting: 'The model reads the sentence …',
-    agrees:
-      'The head looks at the word that you mean, too: the ones who were scared. Does it understand fear, or does it take the first noun? Try both buttons.',
-    follows:
-      'The head follows the swap. Now the “{scared}” are scared, and it looks at them. But “{scared}” is also the first noun. The other button shows which of the two counts.',
-    first:
-      'The “{scared}” are the ones who are scared, but the head looks at “{word}”, the first noun, the subject. So fear does not explain it. But four sentences prove no rule: with some other nouns, this head looks at the second one.',
+    agrees: 'The head looks at the word that you mean, too: the ones who were scared. Does it understand fear, or does it take the first noun? Try both buttons.',
+    follows: 'The head follows the swap. Now the “{scared}” are scared, and it looks at them. But “{scared}” is also the first noun. The other button shows which of the two counts.',
+    first: 'The “{scared}” are the ones who are scared, but the head looks at “{word}”, the first noun, the subject. So fear does not explain it. But four sentences prove no rule: with some other nouns, this head looks at the second one.',
     differs: 'Now the “{scared}” are scared, but the head looks at “{word}”.',
     elsewhere: 'This head looks at neither the kids nor the lions.',
     twistTitle: 'Another head: does it follow the swap?',
-    twist:
-      'The translator of this server is another model. It has a head that also links “they” to a noun. Swap the words, and watch it.',
-    twistSame:
-      'Now the “{scared}” are scared, but this head still looks at “{word}”. It links “they” to the word “kids”, wherever that stands.',
-    twistAgrees:
-      'The “{scared}” are scared, and this head looks at them. But it does so in all four sentences: it links “they” to the word “{word}”, wherever that stands.',
+    twist: 'The translator of this server is another model. It has a head that also links “they” to a noun. Swap the words, and watch it.',
+    twistSame: 'Now the “{scared}” are scared, but this head still looks at “{word}”. It links “they” to the word “kids”, wherever that stands.',
+    twistAgrees: 'The “{scared}” are scared, and this head looks at them. But it does so in all four sentences: it links “they” to the word “{word}”, wherever that stands.',
     twistOther: 'Here it looks at “{word}”.',
-    tableTitle: 'Both heads on all four sentences',
+    testTitle: 'Do the heads do this with other nouns? Try your own',
+    testLead: 'Two claims: the first head looks from “they” at the first noun, in all four sentences. The second head looks at the same noun in all four. Write two plural nouns that can scare each other.',
+    noun1: 'One noun',
+    noun2: 'The other noun',
+    try: 'Try them',
+    ours: 'Try {count} pairs of ours',
+    badNouns: 'Write two different English words of 2 to 20 letters, such as “cats” and “dogs”.',
+    claimFirst: '“{model} looks at the first noun”',
+    claimSame: '“{model} looks at one noun, wherever it stands”',
+    yours: '{claim}: true for {held} of {count} of your pairs.',
+    ofOurs: '{claim}: true for {held} of {count} of our pairs.',
+    tableTitle: 'The words at which “they” looks most, in four sentences',
     tableSentence: 'Sentence',
     tableHead: '{model}, layer {layer}, head {head}',
-    tableScared: 'Who is scared',
+    tableFirst: 'First noun',
     tellsTitle: 'What attention tells you, and what it does not',
-    tells:
-      'It tells you from which words a word takes information, in one head of one layer. These numbers are exact: the model computes with them.',
-    oneOfMany:
-      'It does not tell you the whole story. These are two heads. This translator has {heads} of them in its [[encoder]] alone, and they disagree.',
-    notWhy:
-      'It does not tell you why. In “The kids were scared of the lions”, the translator’s head gives nearly all to “kids”, in Portuguese “crianças”. That word is feminine and needs the pronoun “elas” (they). The model wrote the masculine “eles”, with a probability of {he}; “elas” had {she}.',
-    noEmbedder:
-      'This server does not serve {model}, so the first head cannot be shown. The translator’s head is below.',
-    noTranslator:
-      'This server does not translate from English to Portuguese with the model {model}, so the second head cannot be shown.',
+    tells: 'It tells you from which words a word takes information, in one head of one layer. These numbers are exact: the model computes with them.',
+    oneOfMany: 'It does not tell you the whole story. These are two heads. This translator has {heads} of them in its [[encoder]] alone, and they disagree.',
+    notWhy: 'It does not tell you why. In “The kids were scared of the lions”, the translator’s head gives nearly all to “kids”, in Portuguese “crianças”. That word is feminine and needs the pronoun “elas” (they). The model wrote the masculine “eles”, with a probability of {he}; “elas” had {she}.',
+    noEmbedder: 'This server does not serve {model}, so the first head cannot be shown. The translator’s head is below.',
+    noTranslator: 'This server does not translate from English to Portuguese with the model {model}, so the second head cannot be shown.',
     nothing: 'This server serves neither of the two models of this example.',
   },
   pt: {
@@ -67,44 +66,42 @@ export const opening = {
     back: 'Esta cabeça foi escolhida pelo que faz com “they”; para outras palavras, ela pode mostrar pouco. Toque em “they” para voltar.',
     swapHere: 'Trocar aqui',
     translates: 'A tradução desta frase:',
-    pronounSame:
-      'A troca inverte os dois substantivos na tradução. A palavra para “they” é “{pronoun}” nas quatro frases, então a tradução não mostra de quem o modelo fala.',
-    place:
-      'Esta é a cabeça {head} da camada {layer} {kind}. “{other}” recebe {share}, e as outras palavras dividem o resto.',
+    pronounSame: 'A troca inverte os dois substantivos na tradução. A palavra para “they” é “{pronoun}” nas quatro frases, então a tradução não mostra de quem o modelo fala.',
+    place: 'Esta é a cabeça {head} da camada {layer} {kind}. “{other}” recebe {share}, e as outras palavras dividem o resto.',
     embedder: 'de um modelo que compara frases ({model})',
     translator: 'do tradutor deste servidor do inglês para o português ({model})',
     waiting: 'O modelo está lendo a frase …',
-    agrees:
-      'A cabeça olha para a mesma palavra que você: quem tinha medo. Ela entende o medo, ou só escolhe o primeiro substantivo? Experimente os dois botões.',
-    follows:
-      'A cabeça segue a troca. Agora quem tem medo são “{scared}”, e ela olha para essa palavra. Mas “{scared}” também é o primeiro substantivo. O outro botão mostra qual dos dois conta.',
-    first:
-      'Quem tem medo são “{scared}”, mas a cabeça olha para “{word}”, o primeiro substantivo, o sujeito. Então não é o medo que conta. Mas quatro frases não provam uma regra: com alguns outros substantivos, esta cabeça olha para o segundo.',
+    agrees: 'A cabeça olha para a mesma palavra que você: quem tinha medo. Ela entende o medo, ou só escolhe o primeiro substantivo? Experimente os dois botões.',
+    follows: 'A cabeça segue a troca. Agora quem tem medo são “{scared}”, e ela olha para essa palavra. Mas “{scared}” também é o primeiro substantivo. O outro botão mostra qual dos dois conta.',
+    first: 'Quem tem medo são “{scared}”, mas a cabeça olha para “{word}”, o primeiro substantivo, o sujeito. Então não é o medo que conta. Mas quatro frases não provam uma regra: com alguns outros substantivos, esta cabeça olha para o segundo.',
     differs: 'Agora quem tem medo são “{scared}”, mas a cabeça olha para “{word}”.',
     elsewhere: 'Esta cabeça não olha nem para as crianças (kids) nem para os leões (lions).',
     twistTitle: 'Outra cabeça: ela segue a troca?',
-    twist:
-      'O tradutor deste servidor é outro modelo. Ele tem uma cabeça que também liga “they” a um substantivo. Troque as palavras e observe.',
-    twistSame:
-      'Agora quem tem medo são “{scared}”, mas esta cabeça ainda olha para “{word}”. Ela liga “they” à palavra “kids”, onde quer que esteja.',
-    twistAgrees:
-      'Quem tem medo são “{scared}”, e esta cabeça olha para essa palavra. Mas ela faz isso nas quatro frases: liga “they” à palavra “{word}”, onde quer que esteja.',
+    twist: 'O tradutor deste servidor é outro modelo. Ele tem uma cabeça que também liga “they” a um substantivo. Troque as palavras e observe.',
+    twistSame: 'Agora quem tem medo são “{scared}”, mas esta cabeça ainda olha para “{word}”. Ela liga “they” à palavra “kids”, onde quer que esteja.',
+    twistAgrees: 'Quem tem medo são “{scared}”, e esta cabeça olha para essa palavra. Mas ela faz isso nas quatro frases: liga “they” à palavra “{word}”, onde quer que esteja.',
     twistOther: 'Aqui ela olha para “{word}”.',
-    tableTitle: 'As duas cabeças nas quatro frases',
+    testTitle: 'As cabeças fazem isso com outros substantivos? Teste os seus',
+    testLead: 'Duas afirmações: a primeira cabeça olha de “they” para o primeiro substantivo, nas quatro frases. A segunda olha para o mesmo substantivo nas quatro. Escreva, em inglês, dois substantivos no plural que possam assustar um ao outro.',
+    noun1: 'Um substantivo',
+    noun2: 'O outro',
+    try: 'Testar',
+    ours: 'Testar {count} pares nossos',
+    badNouns: 'Escreva duas palavras inglesas diferentes, de 2 a 20 letras, como “cats” e “dogs”.',
+    claimFirst: '“{model} olha para o primeiro substantivo”',
+    claimSame: '“{model} olha para um substantivo, onde quer que esteja”',
+    yours: '{claim}: verdade para {held} de {count} dos seus pares.',
+    ofOurs: '{claim}: verdade para {held} de {count} dos nossos pares.',
+    tableTitle: 'As palavras para as quais “they” mais olha, em quatro frases',
     tableSentence: 'Frase',
     tableHead: '{model}, camada {layer}, cabeça {head}',
-    tableScared: 'Quem tem medo',
+    tableFirst: 'Primeiro substantivo',
     tellsTitle: 'O que a atenção diz, e o que ela não diz',
-    tells:
-      'Ela diz de quais palavras uma palavra tira informação, em uma cabeça de uma camada. Estes números são exatos: o modelo calcula com eles.',
-    oneOfMany:
-      'Ela não conta a história inteira. Estas são duas cabeças. Só no [[encoder|codificador]] deste tradutor há {heads}, e elas discordam.',
-    notWhy:
-      'Ela não diz por quê. Em “The kids were scared of the lions”, a cabeça do tradutor dá quase tudo a “kids”, as crianças. “Crianças” pede “elas”. O modelo escreveu “eles”, com uma probabilidade de {he}; “elas” tinha {she}.',
-    noEmbedder:
-      'Este servidor não oferece {model}, então a primeira cabeça não pode ser mostrada. A cabeça do tradutor está abaixo.',
-    noTranslator:
-      'Este servidor não traduz do inglês para o português com o modelo {model}, então a segunda cabeça não pode ser mostrada.',
+    tells: 'Ela diz de quais palavras uma palavra tira informação, em uma cabeça de uma camada. Estes números são exatos: o modelo calcula com eles.',
+    oneOfMany: 'Ela não conta a história inteira. Estas são duas cabeças. Só no [[encoder|codificador]] deste tradutor há {heads}, e elas discordam.',
+    notWhy: 'Ela não diz por quê. Em “The kids were scared of the lions”, a cabeça do tradutor dá quase tudo a “kids”, as crianças. “Crianças” pede “elas”. O modelo escreveu “eles”, com uma probabilidade de {he}; “elas” tinha {she}.',
+    noEmbedder: 'Este servidor não oferece {model}, então a primeira cabeça não pode ser mostrada. A cabeça do tradutor está abaixo.',
+    noTranslator: 'Este servidor não traduz do inglês para o português com o modelo {model}, então a segunda cabeça não pode ser mostrada.',
     nothing: 'Este servidor não oferece nenhum dos dois modelos deste exemplo.',
   },
 };

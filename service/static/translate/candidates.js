@@ -35,7 +35,8 @@ export class Candidates {
     });
     document.addEventListener('click', (event) => {
       const target = /** @type {Node} */ (event.target);
-      const isInside = this.root.contains(target) || this.#node?.parentNode?.contains(target);
+      const places = [this.root, this.#node?.parentNode, byId('look-fold')]; // These use the pin.
+      const isInside = places.some((place) => place?.contains(target));
       if (!this.root.hidden && !isInside) this.closed();
     });
   }

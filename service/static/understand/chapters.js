@@ -1,38 +1,74 @@
-// The chapters on the page: one is the current one, by scrolling, by a link or by keys.
+// The chapters of the story: one is shown at a time, by the drawing, by a link, by buttons or by keys.
 
 import { makeCopy } from '../common/copy.js';
 import { element, setAttribute, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
+import { spoken } from '../common/text.js';
 import { story } from '../strings/story.js';
+import * as decoder from './chapters/decoder.js';
+import * as encoder from './chapters/encoder.js';
+import * as head from './chapters/head.js';
 
 const say = speaker(story);
 
-// The current chapter lies under a line across the window, a little above its middle.
-const LINE_SHARE = 0.42;
 const OWN_KEYS = 'input, textarea, select, [role="application"], .scroll, .sentence';
 
 /**
- * A chapter as it is shown.
- * @typedef {{name: string, group: string, title: string, content: Node[]}} Shown
+ * A chapter: its name in links, and its content.
+ * @typedef {Object} Chapter
+ * @property {string} name
+ * @property {boolean} [isMain] Whether it is among the main steps, through which the keys go.
+ * @property {function(Object): Array<Node>} content
  */
 
-/** A list of chapters with a table of contents, and buttons to the previous and the next one. */
+/** @type {Chapter[]} */
+const ALL = [
+  { name: 'tokens', isMain: true, content: encoder.tokens },
+  { name: 'position', isMain: true, content: encoder.position },
+  { name: 'roles', isMain: true, content: head.roles },
+  { name: 'scores', isMain: true, content: head.scores },
+  { name: 'scale', content: head.scale },
+  { name: 'mask', content: decoder.mask },
+  { name: 'softmax', isMain: true, content: head.weights },
+  { name: 'values', content: head.values },
+  { name: 'sum', isMain: true, content: head.sum },
+  { name: 'heads', isMain: true, content: encoder.heads },
+  { name: 'concat', content: encoder.concat },
+  { name: 'norm', content: encoder.norm },
+  { name: 'forward', content: encoder.forward },
+  { name: 'encoder', content: encoder.encoder },
+  { name: 'decoder', isMain: true, content: decoder.decoder },
+  { name: 'words', isMain: true, content: decoder.words },
+  { name: 'pool', isMain: true, content: decoder.pool },
+];
+
+/** Reading time of the main steps, in minutes. A test computes it too. */
+export const MINUTES = 6;
+
+/** Returns the chapters for which there are numbers. */
+export const chaptersOf = (facts) => ALL.filter(({ name }) => name !== 'pool' || facts.pool);
+
+/** Returns the title of a chapter. */
+export function titleOf(name, facts) {
+  const written = facts.pool ? spoken(facts.pool.written) : '';
+  const values = { size: facts.steps.head_dim, layers: facts.encoder.length, written };
+  return say(`${name}_title`, values);
+}
+
+/** The shown chapter, and buttons to the previous and the next main step. */
 export class Chapters {
-  #names = [];
-  #current = null;
-  #wanted = null;
-  #top = null; // Place of the current chapter in the document.
-  #nodes = new Map();
-  #minutes = 0;
+  /** @type {Chapter[]} */
+  #chapters = [];
+  #current = ALL[0].name;
 
   /**
-   * @param {function(string|null): void} reached Called when another chapter is current.
+   * @param {import('./drawing.js').Drawing} drawing Stands above the chapter, and stays in view.
+   * @param {function(string): void} reached Called when the reader goes to another chapter.
    * @param {function(): string} link Returns a link to the current chapter.
    */
-  constructor(reached, link) {
+  constructor(drawing, reached, link) {
     this.reached = reached;
-    this.contents = element('nav', { class: 'contents', 'aria-label': say('steps') });
-    this.list = element('div', { class: 'chapters', onclick: (event) => this.#touch(event) });
+    this.list = element('div', { class: 'chapters' });
     this.before = element('button', { type: 'button', onclick: () => this.#go(-1) }, '←');
     this.after = element('button', { type: 'button', onclick: () => this.#go(1) }, '→');
     setAttribute(this.before, 'aria-label', say('before'));
@@ -43,84 +79,59 @@ export class Chapters {
     makeCopy(copy, link);
     const parts = [this.bar, this.before, this.progress, copy, this.after];
     const pager = element('div', { class: 'pager' }, ...parts);
-    this.root = element('div', { class: 'story', hidden: true }, this.contents, this.list, pager);
-    new ResizeObserver(() => this.#keepPlace()).observe(document.body);
+    this.root = element('div', { class: 'story', hidden: true }, drawing.root, this.list, drawing.saveButtons(), pager);
     document.addEventListener('keydown', (event) => this.#press(event));
-    addEventListener('scroll', () => this.#follow(), { passive: true });
-    addEventListener('scrollend', () => this.#arrive());
-    for (const name of ['wheel', 'touchmove', 'pointerdown', 'keydown'])
-      addEventListener(name, (event) => this.#interrupt(event), { passive: true, capture: true });
   }
 
-  /**
-   * Shows chapters. The current one keeps its place in the window, and the focus.
-   * @param {Shown[]} chapters
-   * @param {number} minutes Time that they take to read.
-   */
-  show(chapters, minutes = 0) {
-    this.#minutes = minutes;
-    const names = chapters.map(({ name }) => name);
-    const before = this.#topOf(this.#current);
-    this.root.hidden = chapters.length === 0;
-    if (names.join() !== this.#names.join()) this.#build(chapters, names);
-    for (const { name, title, content } of chapters) {
-      const node = this.#nodes.get(name);
-      setText(node.querySelector('h3'), title);
-      setText(this.contents.querySelector(`[data-step="${name}"]`), title);
-      replaceContent(node.querySelector('.content'), content);
-    }
+  /** Shows the chapters of a token; the folds that the reader has opened stay open. */
+  show(facts) {
+    this.#chapters = chaptersOf(facts);
+    const open = [...this.list.querySelectorAll('details')].map((fold) => fold.open);
+    const focused = this.list.contains(document.activeElement);
+    this.list.replaceChildren(...this.#chapters.map((chapter) => articleOf(chapter, facts)));
+    this.list.querySelectorAll('details').forEach((fold, index) => (fold.open = open[index] ?? false));
+    this.root.hidden = false;
     this.#mark();
-    if (this.#nodes.has(this.#current)) this.#restore(before);
+    if (focused) this.#heading?.focus({ preventScroll: true });
   }
 
-  /** Makes a chapter the current one; null is the place before the first. */
+  /** Hides the story. */
+  hide() {
+    this.root.hidden = true;
+    this.#chapters = [];
+  }
+
+  /** Shows a chapter, and moves the focus to it; null is the first one, as at the start. */
   goTo(name) {
-    if (name === this.#current) return;
-    if (name !== null && !this.#nodes.has(name)) return; // The chapters come with the numbers.
-    this.#setCurrent(name);
+    const isNew = (name ?? ALL[0].name) !== this.#current;
+    this.#current = name ?? ALL[0].name;
+    if (!isNew || this.#chapters.length === 0) return;
+    this.#mark();
     if (name === null) return;
-    this.#wanted = name;
-    this.#nodes.get(name).querySelector('h3').focus({ preventScroll: true });
-    this.#scrollTo(name);
+    this.enter();
   }
 
-  #build(chapters, names) {
-    this.#names = names;
-    this.#nodes = new Map(chapters.map((chapter) => [chapter.name, chapterNode(chapter)]));
-    this.list.replaceChildren(...this.#nodes.values());
-    const groups = [...new Set(chapters.map(({ group }) => group))];
-    this.contents.replaceChildren(
-      ...groups.map((group) => this.#group(group, chapters.filter((c) => c.group === group))),
-    );
+  /** Moves the focus and the window to the shown chapter. */
+  enter() {
+    this.#heading?.focus({ preventScroll: true });
+    this.root.scrollIntoView({ block: 'start', behavior: 'instant' });
   }
 
-  #group(group, chapters) {
-    const items = chapters.map(({ name }) =>
-      element(
-        'li',
-        {},
-        element('button', { type: 'button', 'data-step': name, onclick: () => this.#choose(name) }),
-      ),
-    );
-    return element('div', {}, element('b', { text: group }), element('ol', {}, ...items));
-  }
-
-  #choose(name) {
-    if (name === this.#current) this.#scrollTo(name);
-    else this.goTo(name);
-    this.reached(name);
+  get #heading() {
+    return /** @type {HTMLElement|null} */ (this.list.querySelector('article:not([hidden]) h3'));
   }
 
   #go(by) {
-    const next = this.#names[this.#names.indexOf(this.#current) + by];
-    if (next) this.#choose(next);
+    const next = this.#neighbour(by);
+    if (next) this.reached(next.name);
   }
 
-  /** Makes the chapter of a click the current one, so that a fold in it opens without a jump. */
-  #touch({ target }) {
-    const chapter = target.closest('.chapter');
-    this.#wanted = null;
-    if (chapter) this.#enter(chapter.dataset.chapter);
+  /** Returns the main step before or after the current chapter. */
+  #neighbour(by) {
+    const place = this.#chapters.findIndex(({ name }) => name === this.#current);
+    const isMain = ({ isMain = false }) => isMain;
+    if (by < 0) return this.#chapters.slice(0, Math.max(0, place)).findLast(isMain);
+    return this.#chapters.slice(place + 1).find(isMain);
   }
 
   #press(event) {
@@ -131,107 +142,25 @@ export class Chapters {
     this.#go(by);
   }
 
-  /**
-   * Makes the chapter under the line the current one. A jump of the page can pass any number of
-   * chapters between two frames, so the place decides, not what has entered the window.
-   */
-  #follow() {
-    if (this.root.offsetParent === null) return;
-    // What is above may have grown since; the event of the scroll comes before that of the growth.
-    if (this.#top !== null && this.#wanted === null) this.#restore(this.#top - scrollY);
-    const line = innerHeight * LINE_SHARE;
-    this.#enter(this.#names.findLast((name) => this.#topOf(name) <= line) ?? null);
-  }
-
-  /** Keeps the current chapter where it is in the window, when something above it has changed. */
-  #keepPlace() {
-    if (this.#top === null) this.#follow();
-    else this.#restore(this.#top - scrollY);
-  }
-
-  /** Brings the current chapter back to a place in the window. */
-  #restore(top) {
-    if (this.#wanted !== null) this.#scrollTo(this.#wanted, 'instant');
-    else {
-      const moved = this.#topOf(this.#current) - top;
-      if (Math.abs(moved) >= 1) scrollBy({ top: moved, behavior: 'instant' });
-    }
-    this.#top = this.#topOf(this.#current) + scrollY;
-  }
-
-  #setCurrent(name) {
-    this.#current = name;
-    this.#top = name === null ? null : this.#topOf(name) + scrollY;
-    this.#mark();
-  }
-
-  #topOf(name) {
-    return this.#nodes.get(name)?.getBoundingClientRect().top ?? 0;
-  }
-
-  /**
-   * Ends the wait for a chapter, when the page has scrolled to it. Until then, the chapter keeps its
-   * place at the top even if it becomes shorter.
-   */
-  #arrive() {
-    const top = this.#topOf(this.#wanted);
-    if (top >= -1 && top < (innerHeight * LINE_SHARE) / 2) this.#wanted = null;
-  }
-
-  /**
-   * Ends the wait for a chapter when the reader scrolls. A press on a button of the story does not:
-   * the page may scroll between the press and the click, which goes on from the wanted chapter.
-   * @param {any} event A scroll, a press or a key.
-   */
-  #interrupt(event) {
-    const isPress = event.type === 'pointerdown' || [' ', 'Enter'].includes(event.key);
-    if (!isPress || !event.target.closest?.('.pager, .contents')) this.#wanted = null;
-  }
-
-  #enter(name) {
-    if (this.#wanted !== null && name !== this.#wanted) return;
-    if (!('onscrollend' in window)) this.#wanted = null;
-    if (name === this.#current) return;
-    this.#setCurrent(name);
-    this.reached(name);
-  }
-
   #mark() {
-    const index = this.#names.indexOf(this.#current);
-    for (const [name, node] of this.#nodes) {
-      node.classList.toggle('current', name === this.#current);
-      const link = this.contents.querySelector(`[data-step="${name}"]`);
-      setAttribute(link, 'aria-current', name === this.#current && 'step');
-    }
-    this.before.disabled = index <= 0;
-    this.after.disabled = index === this.#names.length - 1;
-    const title = this.#nodes.get(this.#current)?.querySelector('h3').textContent;
-    const count = this.#names.length;
-    const values = { number: index + 1, count, title, minutes: this.#minutes };
-    setText(this.progress, say(title ? 'progress' : 'progressNone', values));
-    Object.assign(this.bar, { max: Math.max(1, count), value: index + 1 });
-  }
-
-  #scrollTo(name, behavior = isCalm() ? 'auto' : 'smooth') {
-    this.#nodes.get(name).scrollIntoView({ block: 'start', behavior });
+    for (const article of this.list.children)
+      /** @type {HTMLElement} */ (article).hidden = article.getAttribute('data-chapter') !== this.#current;
+    this.before.disabled = !this.#neighbour(-1);
+    this.after.disabled = !this.#neighbour(1);
+    const main = this.#chapters.filter(({ isMain }) => isMain).map(({ name }) => name);
+    const number = main.indexOf(this.#current) + 1;
+    const values = { number, count: main.length, title: this.#heading?.textContent ?? '' };
+    setText(this.progress, say(number ? 'progress' : 'progressBeside', values));
+    Object.assign(this.bar, { max: Math.max(1, main.length), value: number });
   }
 }
 
-const isCalm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
-
-function chapterNode({ name }) {
+function articleOf({ name, content }, facts) {
   const id = `step-${name}`;
   return element(
     'article',
     { class: 'chapter', 'data-chapter': name, 'aria-labelledby': id },
-    element('h3', { id, tabindex: -1 }),
-    element('div', { class: 'content' }),
+    element('h3', { id, tabindex: -1, text: titleOf(name, facts) }),
+    element('div', { class: 'content' }, ...content(facts)),
   );
-}
-
-/** Replaces the content; the folds that the reader has opened in it stay open. */
-function replaceContent(node, content) {
-  const open = [...node.querySelectorAll('details')].map((fold) => fold.open);
-  node.replaceChildren(...content);
-  node.querySelectorAll('details').forEach((fold, index) => (fold.open = open[index] ?? false));
 }

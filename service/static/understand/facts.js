@@ -15,8 +15,8 @@ const POOL_IN_CONTEXT = 'A game of pool and a game of badminton.';
  */
 
 /** Returns the request for all weights of a sentence, and for its probabilities. */
-export function sentenceBody(text, pair) {
-  const kinds = ['encoder', 'cross'];
+export function sentenceBody(text, pair, model) {
+  const kinds = ['encoder', 'cross', 'decoder'].filter((kind) => kind in model.attention);
   const probabilities = { top_k: CANDIDATES };
   return { text, ...pair, kinds, layers: 'all', reduce: 'none', probabilities };
 }
@@ -28,11 +28,12 @@ export function tokenBody(text, pair, { layer, head }, query) {
 }
 
 /** Requests all weights and probabilities of a sentence. */
-export async function readSentence(text, pair, signal) {
-  const { items } = await post('attention', sentenceBody(text, pair), signal);
+export async function readSentence(text, pair, model, signal) {
+  const { items } = await post('attention', sentenceBody(text, pair, model), signal);
   const [item] = items;
-  const [encoder, cross] = item.attentions.map(({ data }) => data);
-  return { text, item, tokens: item.source.tokens, encoder, cross };
+  const [encoder, cross, decoder] = item.attentions.map(({ data }) => data);
+  const own = decoder?.[0][0] ?? null; // The decoder's self-attention, if it has any.
+  return { text, item, tokens: item.source.tokens, encoder, cross, own };
 }
 
 /**
@@ -51,10 +52,10 @@ export async function readToken(sentence, token, pair, model, signal) {
 }
 
 /** Requests the numbers of the example in which the model takes the wrong sense of a word. */
-export async function readPool(pair, signal) {
+export async function readPool(pair, model, signal) {
   const other = { text: POOL, ...pair, target_text: POOL_GAME, probabilities: {} };
   const [sentence, game, context] = await Promise.all([
-    readSentence(POOL, pair, signal),
+    readSentence(POOL, pair, model, signal),
     post('attention', { ...other, top_k: 1 }, signal),
     post('attention', { text: POOL_IN_CONTEXT, ...pair, top_k: 1 }, signal),
   ]);

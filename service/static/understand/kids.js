@@ -4,6 +4,9 @@ import { post } from '../common/api.js';
 
 const DECIMALS = 5;
 
+/** The nouns of the opening: those who are scared, and those whom they fear. */
+export const NOUNS = ['kids', 'lions'];
+
 /**
  * A head whose attention the opening shows.
  * @typedef {{model: string, layer: number, head: number, subject: Object}} KnownHead
@@ -25,24 +28,26 @@ export const TRANSLATOR_HEAD = Object.freeze({
  * Returns the sentence of a view, the same fear in the other voice, the word for those who are
  * scared, and the noun that comes first.
  */
-export function sentenceOf({ swapped, turned }) {
-  const [scared, feared] = swapped ? ['lions', 'kids'] : ['kids', 'lions'];
+export function sentenceOf({ swapped, turned }, [one, other] = NOUNS) {
+  const [scared, feared] = swapped ? [other, one] : [one, other];
   const active = `The ${feared} scared the ${scared}`;
   const passive = `The ${scared} were scared of the ${feared}`;
-  const [said, other] = turned ? [active, passive] : [passive, active];
+  const [said, second] = turned ? [active, passive] : [passive, active];
   const first = turned ? feared : scared;
-  return { text: `${said}, so they left right away.`, other, scared, first };
+  return { text: `${said}, so they left right away.`, other: second, scared, first };
 }
 
-/** The four forms: as it stands, swapped, turned, and both. */
-export const FORMS = Object.freeze(
+/** Returns the four forms of a pair of nouns: as it stands, swapped, turned, and both. */
+export const formsOf = (nouns = NOUNS) =>
   [
     { swapped: false, turned: false },
     { swapped: true, turned: false },
     { swapped: false, turned: true },
     { swapped: true, turned: true },
-  ].map((form) => ({ ...form, ...sentenceOf(form) })),
-);
+  ].map((form) => ({ ...form, ...sentenceOf(form, nouns) }));
+
+/** The forms of the sentence of the opening. */
+export const FORMS = Object.freeze(formsOf());
 
 /** Returns the words of a sentence, and the punctuation and spaces between them. */
 export const piecesOf = (text) => text.match(/\w+|[^\w\s]|\s+/g);
@@ -53,10 +58,10 @@ export const wordsOf = (text) => piecesOf(text).filter((piece) => piece.trim() !
 /** Returns the number of the word `they` in a sentence, from 0. */
 export const placeOfThey = (text) => wordsOf(text).indexOf('they');
 
-/** Returns the body of the request for one head's attention in all four forms. */
-export function headBody({ subject, layer, head }) {
+/** Returns the body of the request for one head's attention in some sentences. */
+export function headBody({ subject, layer, head }, texts) {
   return {
-    text: FORMS.map(({ text }) => text),
+    text: texts,
     ...subject,
     kinds: ['encoder'],
     layers: [layer],
@@ -102,11 +107,14 @@ export class HeadReading {
 }
 
 /**
- * Requests the attention of one head in the four sentences.
+ * Requests the attention of one head in some sentences.
+ * @param {KnownHead} known
+ * @param {AbortSignal} signal
+ * @param {string[]} texts By default the four of the opening.
  * @returns {Promise<Map<string, HeadReading>>} The readings by sentence.
  */
-export async function readHead(known, signal) {
-  const { items } = await post('attention', headBody(known), signal);
+export async function readHead(known, signal, texts = FORMS.map(({ text }) => text)) {
+  const { items } = await post('attention', headBody(known, texts), signal);
   return new Map(items.map((item) => [item.source.text, new HeadReading(item)]));
 }
 

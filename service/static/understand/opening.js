@@ -1,16 +1,15 @@
 // The opening of Understand: who are “they”? Two heads answer, and their answers differ.
 
 import { Latest } from '../common/api.js';
-import { element, folded, setText } from '../common/dom.js';
+import { element, setText } from '../common/dom.js';
 import { withTerms } from '../common/glossary.js';
 import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
 import { percent } from '../common/text.js';
 import { opening } from '../strings/opening.js';
-import { Cause, readCause } from './cause.js';
 import * as kids from './kids.js';
+import { OwnTest } from './owntest.js';
 import { Reading } from './reading.js';
-import { scrolling } from './table.js';
 
 const say = speaker(opening);
 
@@ -55,16 +54,14 @@ export class Opening {
       element('p', { class: 'actions swaps' }, button(say('swapHere'), () => this.#toggle('swapped'))),
       this.translation,
     );
-    this.table = element('table');
+    this.test = new OwnTest();
     this.tells = element('ul', { class: 'points' });
-    this.cause = new Cause();
     this.evidence = element(
       'div',
       { hidden: true },
       element('h3', { text: say('tellsTitle') }),
       this.tells,
-      folded(say('tableTitle'), scrolling(say('tableTitle'), this.table)),
-      this.cause.root,
+      this.test.root,
     );
     this.root = element(
       'section',
@@ -120,8 +117,8 @@ export class Opening {
       if (answers === undefined) return;
       this.notice.hide();
       this.#answers = answers;
+      this.test.show([answers.embedder, answers.translator].filter((answer) => answer !== null));
       this.#render(/** @type {Store} */ (this.store).view);
-      await this.#try(answers);
     } catch (error) {
       this.notice.show(/** @type {ApiError} */ (error), () => this.#load());
     }
@@ -139,14 +136,6 @@ export class Opening {
     const translator = await find(kids.TRANSLATOR_HEAD);
     const pronoun = translator && (await kids.readPronoun(kids.FORMS[0].text, signal));
     return { embedder, translator, pronoun };
-  }
-
-  /** Shows the translation without the translator's head, or without a word. */
-  async #try({ translator, pronoun }) {
-    if (translator === null || pronoun === null) return;
-    const trials = await this.#latest.run((signal) => readCause(signal));
-    const reading = translator.readings.get(kids.FORMS[0].text);
-    if (trials !== undefined) this.cause.show(trials, reading?.shareOf('kids') ?? 0);
   }
 
   #render(view) {
@@ -167,7 +156,6 @@ export class Opening {
       this.second.show(translator, sentence, from, twist);
     }
     this.translation.replaceChildren(...translationParts(translator, sentence, isChanged));
-    this.table.replaceChildren(...tableParts([embedder, translator].filter(Boolean), view));
     this.tells.replaceChildren(...this.#points());
   }
 
@@ -214,35 +202,9 @@ function verdict(word, sentence, { swapped }) {
 
 /** Names the word at which the second head looks, and compares the four sentences. */
 function twistVerdict({ readings }, { scared }, word) {
-  const answers = new Set([...readings.values()].map(({ they: [{ word }] }) => word));
+  const answers = new Set(kids.FORMS.map(({ text }) => readings.get(text)?.they[0].word));
   if (answers.size > 1 || !answers.has('kids')) return say('twistOther', { word });
   return say(word === scared ? 'twistAgrees' : 'twistSame', { word, scared });
-}
-
-/** Returns the table of all sentences and heads; the shown sentence is bold. */
-function tableParts(answers, view) {
-  const heads = answers.map(({ known: { model, layer, head } }) =>
-    say('tableHead', { model, layer: layer + 1, head: head + 1 }),
-  );
-  const names = [say('tableSentence'), say('tableScared'), ...heads];
-  const head = element('tr', {}, ...names.map((text) => element('th', { scope: 'col', text })));
-  const rows = kids.FORMS.map((form) => tableRow(form, answers, view));
-  return [element('thead', {}, head), element('tbody', {}, ...rows)];
-}
-
-function tableRow({ text, scared, swapped, turned }, answers, view) {
-  const cells = answers.map(({ readings }) => {
-    const [{ word, share }] = readings.get(text).they;
-    return element('td', { text: `${word} ${percent(share)}` });
-  });
-  const isShown = swapped === view.swapped && turned === view.turned;
-  return element(
-    'tr',
-    { class: isShown ? 'top' : null },
-    element('th', { scope: 'row', lang: 'en', text }),
-    element('td', { text: scared, lang: 'en' }),
-    ...cells,
-  );
 }
 
 /** Returns the translation. After a change, a sentence about its word for `they` is added. */
@@ -251,7 +213,7 @@ function translationParts(translator, { text }, isChanged) {
   if (!written) return [];
   const quoted = element('q', { lang: 'pt', text: written });
   const shown = element('p', {}, say('translates'), ' ', quoted);
-  const pronouns = [...translator.readings.values()].map(({ translation }) => pronounOf(translation));
+  const pronouns = kids.FORMS.map((form) => pronounOf(translator.readings.get(form.text)?.translation));
   const [pronoun] = pronouns;
   const isSame = isChanged && pronoun !== null && pronouns.every((other) => other === pronoun);
   return [shown, ...(isSame ? [element('p', { text: say('pronounSame', { pronoun }) })] : [])];

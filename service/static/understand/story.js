@@ -2,15 +2,16 @@
 
 import { linkTo } from '../common/address.js';
 import { Latest } from '../common/api.js';
-import { element, renderRadios, setAttribute, setText } from '../common/dom.js';
+import { element, setAttribute, setText } from '../common/dom.js';
 import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
 import { story } from '../strings/story.js';
-import { Chapters } from './chapters.js';
-import { chaptersOf, isWhole, minutesOf, titleOf } from './chapters/list.js';
+import { Chapters, MINUTES } from './chapters.js';
+import { Drawing } from './drawing.js';
 import { readPool, readSentence, readToken, usualToken } from './facts.js';
 import { TRANSLATOR_HEAD, sentenceOf } from './kids.js';
 import { Lesson, MOST_CHARACTERS, SOURCE } from './lesson.js';
+import { Switches } from './switches.js';
 
 const say = speaker(story);
 
@@ -29,9 +30,6 @@ export class Story {
   #sentence = null;
   /** @type {any} */
   #pool = null;
-  /** @type {any} */
-  #facts = null;
-  #isWhole = false;
 
   /**
    * @param {Object} parts
@@ -46,25 +44,21 @@ export class Story {
     const notice = element('div', { class: 'notice', hidden: true });
     this.notice = new Notice(notice);
     this.status = element('p', { class: 'hint', role: 'status', text: say('waiting') });
-    this.extent = element(
-      'fieldset',
-      { class: 'radios', id: 'extent', hidden: true },
-      element('legend', { class: 'unseen', text: say('steps') }),
-    );
     this.lesson = new Lesson(
       (text) => this.#use(text),
       (token) => this.store.set({ token }),
     );
-    const link = () => linkTo(this.store.view);
-    this.chapters = new Chapters((step) => this.#reach(step), link);
-    this.lesson.root.addEventListener('click', () => this.#reach(null));
+    /** Follow the sentence of the story. */
+    this.switches = new Switches(parts.store);
+    const choose = (step) => this.store.set({ step });
+    this.drawing = new Drawing(choose);
+    this.chapters = new Chapters(this.drawing, choose, () => linkTo(this.store.view));
     this.root = element(
       'section',
       { id: 'story', 'aria-labelledby': 'story-title', 'aria-busy': 'false' },
       element('h2', { id: 'story-title', text: say('title') }),
-      element('p', { class: 'lead', text: say('lead') }),
+      element('p', { class: 'lead', text: say('lead', { minutes: MINUTES }) }),
       this.lesson.root,
-      this.extent,
       notice,
       this.status,
       this.chapters.root,
@@ -79,20 +73,20 @@ export class Story {
       this.#shown = key;
       this.lesson.read(text);
       this.#load(text, view.token);
-    } else if (this.#facts !== null && isWhole(view) !== this.#isWhole) this.#render(this.#facts);
-    this.chapters.goTo(view.step);
+    }
+    this.#go(view.step);
+    this.switches.show(view);
   }
 
-  /** Notes the current step. All steps stay if a step beyond the main ones has brought them. */
-  #reach(step) {
-    const { view } = this.store;
-    if (view.step !== step) this.store.set({ step, whole: isWhole(view) });
+  #go(step) {
+    this.chapters.goTo(step);
+    this.drawing.light(step);
   }
 
   /** Takes a sentence of the reader; an empty one stands for that of the opening. */
   #use(text) {
     const isUsual = text === '' || text === sentenceOf(this.store.view).text;
-    this.store.set({ lesson: isUsual ? null : text, token: null });
+    this.store.set({ lesson: isUsual ? null : text, token: null, off: null });
   }
 
   async #load(text, token) {
@@ -117,50 +111,29 @@ export class Story {
     if (!model) return { missing: say('noModel') };
     if (!model.attention?.encoder || !model.attention?.cross)
       return { missing: say('noAttention', { model: model.id }) };
-    if (this.#sentence?.text !== text) this.#sentence = await readSentence(text, pair, signal);
+    if (this.#sentence?.text !== text)
+      this.#sentence = await readSentence(text, pair, model, signal);
     const hasToken = token !== null && token < this.#sentence.tokens.length;
     const followed = hasToken ? token : usualToken(this.#sentence);
     const facts = await readToken(this.#sentence, followed, pair, model, signal);
-    if (model.id === TRANSLATOR_HEAD.model) this.#pool ??= await readPool(pair, signal);
-    return { ...facts, pool: this.#pool };
+    if (model.id === TRANSLATOR_HEAD.model) this.#pool ??= await readPool(pair, model, signal);
+    return { ...facts, pair, pool: this.#pool };
   }
 
   #end(words) {
     setText(this.status, words);
-    this.#facts = null;
-    this.extent.hidden = true;
     this.lesson.show(null);
-    this.chapters.show([]);
+    this.chapters.hide();
+    this.switches.follow(null);
   }
 
   #render(facts) {
     setText(this.status, '');
-    this.#facts = facts;
-    this.#isWhole = isWhole(this.store.view);
     this.lesson.show(facts, Boolean(this.store.view.lesson?.trim()));
-    this.#renderExtent(facts);
-    const chapters = chaptersOf(facts, this.#isWhole).map((chapter) => ({
-      ...{ name: chapter.name, group: say(`group_${chapter.group}`) },
-      title: titleOf(chapter, facts),
-      content: chapter.content(facts),
-    }));
-    this.chapters.show(chapters, minutesOf(this.#isWhole));
-    this.chapters.goTo(this.store.view.step);
-  }
-
-  /** Shows the choice between the main steps and all. */
-  #renderExtent(facts) {
-    const options = [false, true].map((isAll) => ({
-      value: isAll ? 'whole' : 'main',
-      label: say(isAll ? 'allSteps' : 'mainSteps', {
-        ...{ count: chaptersOf(facts, isAll).length, minutes: minutesOf(isAll) },
-      }),
-    }));
-    this.extent.hidden = false;
-    renderRadios(this.extent, 'extent', options, this.#isWhole ? 'whole' : 'main', (value) => {
-      const { step } = this.store.view;
-      const isLeft = value === 'main' && isWhole({ whole: false, step });
-      this.store.set({ whole: value === 'whole', step: isLeft ? null : step });
-    });
+    const isFirst = this.chapters.root.hidden;
+    this.chapters.show(facts);
+    this.drawing.show(facts);
+    this.switches.follow(facts);
+    if (isFirst && this.store.view.step !== null) this.chapters.enter();
   }
 }

@@ -1,6 +1,6 @@
 // The end of the story: a summary that links back to the steps, and examples that open views.
 
-import { byId, element } from '../common/dom.js';
+import { element } from '../common/dom.js';
 import { DEFAULTS, toFragment } from '../common/state.js';
 import { speaker } from '../common/strings.js';
 import { summary } from '../strings/summary.js';
@@ -16,17 +16,6 @@ const EXAMPLES = [
   { name: 'hi', view: { step: 'softmax' } },
   { name: 'action', view: { step: 'scores' } },
 ];
-const TRANSLATED = Object.freeze({
-  ...{ way: 'translate', task: 'translate', source: 'en', target: 'pt', sentence: 0, wanted: null },
-  ...{ look: true, kind: 'encoder', level: 'word', norm: 'weights', layer: 1, search: false },
-});
-
-/** The examples that open Translate: a head, and the tokens that are pinned in it. */
-const LOOKS = [
-  { name: 'pool', view: { head: 1, query: 0, key: 3, search: true } },
-  { name: 'translate', view: { head: 5, query: null, key: null } },
-];
-
 /** Returns the summary and the examples, as sections of the page. */
 export function endOf(store) {
   return [summarySection(store), examplesSection(store)];
@@ -48,14 +37,11 @@ function examplesSection(store) {
   const stories = EXAMPLES.map(({ name, view }) =>
     example(store, name, { lesson: say(`${name}Text`), token: null, ...view }),
   );
-  const looks = LOOKS.map(({ name, view }) =>
-    example(store, name, { ...TRANSLATED, ...view, text: say(`${name}Text`) }),
-  );
   return element(
     'section',
     { id: 'more', 'aria-labelledby': 'more-title' },
     element('h2', { id: 'more-title', text: say('examplesTitle') }),
-    element('ul', { class: 'more' }, ...stories, ...looks),
+    element('ul', { class: 'more' }, ...stories),
   );
 }
 
@@ -73,24 +59,6 @@ function viewLink(store, change, text) {
     event.preventDefault();
     if (change.step === store.view.step) store.set({ step: null }); // It scrolls there again.
     store.set(change);
-    if (change.search) scrollWhenReady(byId('search'));
-    else if (change.way === 'translate') scrollTo(0, 0);
   };
   return element('a', { href, text, onclick });
-}
-
-/** Scrolls to a part of Look inside when its attention is shown, unless the reader moves before. */
-function scrollWhenReady(node) {
-  scrollTo(0, 0);
-  const look = byId('look');
-  const stop = new AbortController();
-  const observer = new MutationObserver(() => {
-    if (look.getAttribute('aria-busy') !== 'false' || node.offsetHeight === 0) return;
-    node.scrollIntoView();
-    stop.abort();
-  });
-  observer.observe(look, { attributes: true, attributeFilter: ['aria-busy'] });
-  stop.signal.addEventListener('abort', () => observer.disconnect());
-  for (const name of ['wheel', 'touchmove', 'pointerdown', 'keydown'])
-    addEventListener(name, () => stop.abort(), { signal: stop.signal, passive: true });
 }

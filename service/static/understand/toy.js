@@ -5,7 +5,7 @@ import { dot, product, softmax, transposed } from '../common/matrix.js';
 import { speaker } from '../common/strings.js';
 import { decimal, localized, percent } from '../common/text.js';
 import { toy } from '../strings/toy.js';
-import { scrolling } from './table.js';
+import { scrolling } from './figures.js';
 
 const say = speaker(toy);
 

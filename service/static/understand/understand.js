@@ -38,7 +38,7 @@ export class UnderstandPanel {
     this.#opening.connect(served);
     this.#toy = new Toy(store);
     this.#story = new Story(served);
-    this.content.append(this.#toy.root, this.#story.root, ...endOf(store));
+    this.content.append(this.#toy.root, this.#story.root, this.#story.switches.root, ...endOf(store));
     this.show(store.view);
   }
 

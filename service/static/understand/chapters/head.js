@@ -1,15 +1,14 @@
 // The chapters of the story about one head: from query, key and value to their sum.
 
-import { dot, softmax } from '../../common/matrix.js';
+import { short, topOf } from '../../common/computation.js';
 import { element, folded } from '../../common/dom.js';
+import { softmax } from '../../common/matrix.js';
 import { speaker } from '../../common/strings.js';
 import { percent, spoken } from '../../common/text.js';
 import { story } from '../../strings/story.js';
-import { bar, firstNumbers, folds, more, paragraphs, short, tokenTable, vectorRows } from '../figures.js';
+import { computation, more, paragraphs, vectorRows } from '../figures.js';
 
 const say = speaker(story);
-
-const PARTS = 3; // Tokens whose parts of the sum are shown.
 
 /** Words that say little to a reader, although heads look at them. */
 const SMALL_WORDS = new Set(
@@ -18,12 +17,9 @@ const SMALL_WORDS = new Set(
 
 /** Returns the names and numbers that the texts of these chapters use. */
 function known({ steps }) {
-  const { rows, head_dim: size } = steps;
-  const top = rows.reduce((a, b) => (b.weight > a.weight ? b : a));
+  const top = topOf(steps);
   const [token, most] = [spoken(steps.query.token), spoken(top.token)];
-  const names = rows.map((row) => row.token);
-  const shares = rows.map((row) => row.weight);
-  return { rows, size, top, token, most, names, shares, share: percent(top.weight) };
+  return { size: steps.head_dim, top, token, most, share: percent(top.weight) };
 }
 
 /** Shows the query, the key and the value of the token. */
@@ -41,46 +37,40 @@ export function roles(facts) {
       [say('roles_v'), v[steps.query.index]],
     ]),
     more(
+      say('roles_self'),
       say('roles_tables'),
-      layer === 0 ? say('roles_placeFirst', place) : say('roles_place', place),
-      say('tokens_more'),
+      say(layer === 0 ? 'roles_placeFirst' : 'roles_place', place),
       say('figures'),
     ),
   ];
 }
 
-/** Shows the products of the query with all keys. */
+/** Shows the products of the query with all keys, and one of them number by number. */
 export function scores(facts) {
-  const { rows, size, top, token, most, names, shares } = known(facts);
+  const { size, top, token, most } = known(facts);
   const { q, k } = facts.steps.vectors;
   const key = k[top.key];
-  const products = [0, 1, 2].map((i) => `${short(q[i])} × ${short(key[i])}`).join(' + ');
   const score = short(top.score);
+  const terms = [0, 1, 2].map((i) => `${short(q[i])} × ${short(key[i])}`).join(' + ');
+  const products = q.map((value, i) => value * key[i]);
   return [
     ...paragraphs(
       say('scores_text', { token, most, size, score }),
       SMALL_WORDS.has(most.toLowerCase()) ? say('scores_idle', { most }) : '',
     ),
-    element('p', { class: 'sum', text: say('scores_sum', { products, score }) }),
-    tokenTable(
-      say('scores_title'),
-      names,
-      [{ name: say('scores_column'), cells: rows.map((row) => short(row.score)) }],
-      { most: top.key, shares },
-    ),
+    vectorRows([[say('scores_q', { token }), q], [say('scores_k', { most }), key]]),
+    vectorRows([[say('scores_each'), products]]),
+    element('p', { class: 'sum', text: say('scores_sum', { terms, score }) }),
+    computation(say('scores_title'), facts.steps, ['product']),
   ];
 }
 
 /** Shows the scores divided by the root of the vectors' size. */
 export function scale(facts) {
-  const { rows, size, top, names, shares } = known(facts);
-  const columns = [
-    { name: say('scores_column'), cells: rows.map((row) => short(row.score)) },
-    { name: say('scale_column', { size }), cells: rows.map((row) => short(row.scaled)) },
-  ];
+  const { size } = known(facts);
   return [
     ...paragraphs(rootText(facts), say('scale_why'), compareText(facts)),
-    tokenTable(say('scale_title', { size }), names, columns, { most: top.key, shares }),
+    computation(say('scale_title', { size }), facts.steps, ['product', 'root']),
   ];
 }
 
@@ -91,81 +81,36 @@ function rootText({ steps: { head_dim: size } }) {
 
 /** Compares the largest share with and without the division. */
 function compareText(facts) {
-  const { rows, top, most, share } = known(facts);
-  const raw = percent(softmax(rows.map((row) => row.score))[top.key]);
+  const { top, most, share } = known(facts);
+  const { rows } = facts.steps;
+  const raw = percent(softmax(rows.map((row) => row.score))[rows.indexOf(top)]);
   return say('scale_compare', { most, share, raw });
-}
-
-/** Shows which scores a mask would hide. */
-export function mask(facts) {
-  const { rows, size, token, names, shares } = known(facts);
-  const { token: place } = facts;
-  const isHidden = (row) => row.key > place;
-  const columns = [
-    { name: say('scale_column', { size }), cells: rows.map((row) => short(row.scaled)) },
-    {
-      name: say('mask_column'),
-      cells: rows.map((row) => (isHidden(row) ? '−∞' : short(row.scaled))),
-    },
-  ];
-  return [
-    ...paragraphs(say('mask_text'), say('mask_here', { token })),
-    tokenTable(say('mask_title'), names, columns, { most: place, shares }),
-  ];
 }
 
 /** Shows the shares that softmax makes of the scores. */
 export function weights(facts) {
-  const { rows, size, top, token, most, names, shares, share } = known(facts);
-  const total = percent(rows.reduce((sum, { weight }) => sum + weight, 0));
-  const columns = [
-    { name: say('scale_column', { size }), cells: rows.map((row) => short(row.scaled)) },
-    { name: say('softmax_column'), cells: rows.map((row) => bar(row.weight)), class: 'share' },
-  ];
+  const { size, token, most, share } = known(facts);
   return [
     ...paragraphs(say('softmax_text', { token, most, share, size })),
-    tokenTable(say('softmax_title'), names, columns, {
-      ...{ most: top.key, shares },
-      rest: (hidden) => ['', percent(hidden.reduce((sum, row) => sum + shares[row], 0))],
-      total: [say('softmax_total'), '', total],
-    }),
-    folds(
-      folded(say('softmax_root', { size }), ...paragraphs(rootText(facts), compareText(facts))),
-      more(say('softmax_more')),
-    ),
+    computation(say('softmax_title'), facts.steps, ['root', 'distance', 'softmax']),
+    folded(say('softmax_root', { size }), ...paragraphs(rootText(facts), compareText(facts))),
+    more(say('softmax_more')),
   ];
 }
 
-/** Shows the values of all tokens, multiplied by their shares. */
+/** Shows the values of all tokens, as dark as their shares. */
 export function values(facts) {
-  const { rows, top, most, names, shares, share } = known(facts);
-  const columns = [
-    { name: say('softmax_column'), cells: rows.map((row) => percent(row.weight)) },
-    {
-      name: say('values_column'),
-      cells: rows.map((row) => element('span', { class: 'numbers' }, ...firstNumbers(row.value))),
-    },
-  ];
+  const { most, share } = known(facts);
   return [
     ...paragraphs(say('values_text', { most, share })),
-    tokenTable(say('values_title'), names, columns, { most: top.key, shares }),
+    computation(say('values_title'), facts.steps, ['v', 'softmax', 'faded', 'weighted']),
   ];
 }
 
-/** Shows the largest parts of the sum, the rest, and the sum. */
+/** Shows the whole computation; the values fall together into their sum. */
 export function sum(facts) {
-  const { rows, size, token, most } = known(facts);
-  const { z } = facts.steps;
-  const sorted = [...rows].sort((a, b) => b.weight - a.weight);
-  const [parts, others] = [sorted.slice(0, PARTS), sorted.slice(PARTS)];
-  const rest = parts[0].value.map((_, i) => dot(others.map(({ value }) => value[i]), others.map(() => 1)));
-  /** @type {Array<[string, number[]]>} */
-  const named = parts.map((row, i) => [
-    `${i ? '+ ' : ''}${percent(row.weight)} × v “${spoken(row.token)}”`,
-    row.value,
-  ]);
-  return [
-    ...paragraphs(say('sum_text', { token, most })),
-    vectorRows([...named, [say('sum_rest', { count: others.length }), rest], [say('sum_z'), z]], size),
-  ];
+  const { token, most } = known(facts);
+  const table = computation(say('sum_title'), facts.steps, ['product', 'root', 'softmax', 'faded', 'weighted']);
+  table.classList.add('falling');
+  return [...paragraphs(say('sum_text', { token, most })), table];
 }

@@ -1,17 +1,18 @@
-"""The animated picture of the swap, made anew with REGARD_WRITE_IMAGES=1."""
+"""The animated pictures of the swap and of the switches, made anew with REGARD_WRITE_IMAGES=1."""
 
 import math
-from typing import Literal
+from typing import Literal, cast
 
 import pytest
-from playwright.sync_api import FloatRect, Locator, Page, expect
+from playwright.sync_api import FloatRect, Locator, Page, Route, expect
 
 from tests.browser.pictures import SIGNATURE, Frame, animated, chunks, keep
-from tests.browser.reader import Reader, box_of
+from tests.browser.reader import KIDS, Reader, box_of
 
 pytestmark = pytest.mark.browser
 
 MAX_BYTES = 1_000_000
+MAX_SWITCH_BYTES = 300_000
 TIMES = range(0, 1080, 90)  # Milliseconds from the swap to its frames.
 FRAME_MILLISECONDS = 90
 REST_MILLISECONDS = 1800
@@ -77,3 +78,53 @@ def test_picture_of_the_swap(reader: Reader, page: Page, scheme: Literal["light"
     assert kinds.count(b"fcTL") == len(there) + len(back)
     assert len(picture) < MAX_BYTES
     keep(f"swap-{scheme}.png", picture)
+
+
+@pytest.mark.parametrize("options", [{"viewport": {"width": 540, "height": 900}}])
+def test_picture_of_the_switches(reader: Reader, page: Page) -> None:
+    """The map of heads fills layer by layer; then one of the heads is switched off."""
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    held: list[Route] = []
+    page.route("**/attention/knockout", lambda route: held.append(route))
+    reader.open(way="understand", lesson=KIDS)
+    switches, found = page.locator("#switches"), page.locator("#switches .verdict").first
+    expect(page.locator("#switches-map svg")).to_be_visible()
+
+    def release() -> None:
+        page.wait_for_timeout(0)
+        while held:
+            held.pop(0).continue_()
+
+    def clip_from(part: Locator, width: float, height: float) -> FloatRect:
+        box, top = box_of(part), page.evaluate("scrollY")
+        clip = {"x": box["x"], "y": math.floor(box["y"] + top), "width": width, "height": height}
+        return cast(FloatRect, clip)
+
+    def whole(milliseconds: int) -> Frame:
+        clip = clip_from(found, 510, 560)
+        return Frame(page.screenshot(clip=clip, full_page=True), milliseconds)
+
+    def map_alone(milliseconds: int) -> Frame:
+        clip, frame = clip_from(page.locator("#switches-map"), 340, 330), clip_from(found, 510, 560)
+        place = (0, int(clip["y"] - frame["y"]))
+        return Frame(page.screenshot(clip=clip, full_page=True), milliseconds, place)
+
+    release()
+    expect(switches.locator(".verdict").last).to_contain_text("Everything is on")
+    reader.button("Which heads matter? Try each one").click()
+    frames = []
+    for layer in range(8):
+        while not held:
+            page.wait_for_timeout(20)
+        release()
+        last = layer == 7
+        expect(found).to_contain_text("Of 64 heads" if last else f"{layer + 1} of 8 layers")
+        take = whole if layer in (0, 7) else map_alone
+        frames.append(take(REST_MILLISECONDS if last else 5 * FRAME_MILLISECONDS))
+    page.unroute("**/attention/knockout")
+    page.locator("#switches-map rect[data-row='1'][data-column='3']").click()
+    expect(switches.locator(".verdict").last).to_contain_text("With 1 off")
+    image = animated([whole(2 * REST_MILLISECONDS), *frames])
+    assert len({frame.image for frame in frames}) == len(frames)
+    assert len(image) <= MAX_SWITCH_BYTES
+    keep("switch.png", image)

@@ -1,57 +1,53 @@
-// The last chapters of the story: all layers, the decoder, and the words that it writes.
+// The last chapters of the story: the decoder, its mask, and the words that it writes.
 
 import { element, tokenParts } from '../../common/dom.js';
+import { drawFigure } from '../../common/figure.js';
+import { palette } from '../../common/palette.js';
 import { speaker } from '../../common/strings.js';
 import { percent, spoken, tokenName } from '../../common/text.js';
 import { story } from '../../strings/story.js';
-import { bar, lookTable, more, paragraphs, tokenTable } from '../figures.js';
-import { mostOf } from './layer.js';
+import { computation, lookTable, more, paragraphs } from '../figures.js';
+import { mostOf } from './encoder.js';
 
 const say = speaker(story);
 
-/** Shows where the token looks in each layer of the encoder. */
-export function encoder({ encoder: data, tokens, token, layer, model }) {
-  const name = spoken(tokens[token]);
-  const looks = data.map((heads, index) => ({
-    name: String(index + 1),
-    ...mostOf(meanOf(heads.map((rows) => rows[token])), tokens),
-  }));
-  const values = { model: model.id, layers: data.length, token: name };
-  return [
-    ...paragraphs(say('encoder_text', values)),
-    lookTable(
-      say('encoder_title', values),
-      [say('encoder_column'), say('encoder_most')],
-      looks,
-      layer,
-    ),
-  ];
-}
+const MASK_WIDTH = 340; // Pixels
+const SEEN = 0.15; // Colour of a word that may be seen, in a model that has no shares for it.
 
-const meanOf = (rows) =>
-  rows[0].map((_, i) => rows.reduce((sum, row) => sum + row[i], 0) / rows.length);
-
-/** Shows the cross-attention before the translation of the token was written. */
-export function decoder({ item, cross, tokens, token, written, model }) {
-  const { place, isAligned, layer, head } = written;
-  const row = cross[layer][head][place];
+/** Shows the cross-attention before the translation of the token was written, beside self-attention. */
+export function decoder({ item, encoder, cross, tokens, token, written, model, layer, head }) {
+  const { place, isAligned } = written;
+  const [self, row] = [encoder[layer][head][token], cross[written.layer][written.head][place]];
   const name = spoken(tokens[token]);
-  const columns = [{ name: say('softmax_column'), cells: row.map(bar), class: 'share' }];
+  const target = spoken(item.target.tokens[place]);
   return [
     ...paragraphs(
       isAligned ? '' : say('decoder_unaligned', { token: name }),
       say('decoder_text', crossValues({ item, cross, tokens, written })),
+      memoryOf(model),
     ),
     writtenTokens(item.target.tokens, place),
-    element('p', {
-      class: 'hint',
-      text: say('decoder_place', { layer: layer + 1, head: head + 1 }),
-    }),
-    tokenTable(say('decoder_title'), tokens, columns, {
-      ...{ most: row.indexOf(Math.max(...row)), shares: row },
-    }),
-    more(say('decoder_more', { token: name }), memoryOf(model)),
+    element(
+      'div',
+      { class: 'beside' },
+      side('self', { token: name, layer: layer + 1, head: head + 1 }, tokens, self),
+      side('cross', { token: target, layer: written.layer + 1, head: written.head + 1 }, tokens, row),
+    ),
+    more(say('decoder_more', { token: name })),
   ];
+}
+
+/** Shows the shares of one row, below what attends in it, and to what. */
+function side(kind, values, tokens, row) {
+  const looks = tokens.map((name, index) => ({ name, share: row[index] }));
+  const title = say(`decoder_${kind}`, values);
+  return element(
+    'div',
+    { 'data-kind': kind },
+    element('h4', { text: title }),
+    element('p', { class: 'hint', text: say(`decoder_${kind}Place`, values) }),
+    lookTable(title, [say('token'), say('softmax_column')], looks, row.indexOf(Math.max(...row))),
+  );
 }
 
 /** Says by what the decoder takes up the words that it has written. */
@@ -73,6 +69,22 @@ function writtenTokens(tokens, place) {
   return element('p', { class: 'chips' }, ...parts);
 }
 
+/** Shows what a mask hides: from a token of the text, and from each word that is written. */
+export function mask({ steps, item: { target }, own }) {
+  const names = target.input_tokens.map((name) => spoken(tokenName(name)));
+  const values = own ?? names.map(() => names.map(() => SEEN));
+  const title = say(own ? 'mask_own' : 'mask_map');
+  const sides = { rows: names, columns: names, rowTitle: say('mask_row'), columnTitle: say('mask_side') };
+  const drawing = drawFigure({ ...sides, values, max: 1, isCausal: true }, palette(), MASK_WIDTH);
+  drawing.setAttribute('role', 'img');
+  drawing.setAttribute('aria-label', title);
+  return [
+    ...paragraphs(say('mask_text'), say('mask_here', { token: spoken(steps.query.token) })),
+    element('figure', { class: 'frame' }, drawing, element('figcaption', { class: 'hint', text: title })),
+    computation(say('mask_title'), steps, ['root', 'mask']),
+  ];
+}
+
 /** Shows the probabilities of the candidates at the place of the token's translation. */
 export function words(facts) {
   const { item, tokens, token } = facts;
@@ -87,16 +99,12 @@ export function words(facts) {
       before ? say('words_text', { before, written, share }) : say('words_first', { written, share }),
     ),
     candidates(say('words_title'), probabilities, place, target.tokens[place]),
-    more(say('words_more', crossValues(facts)), memoryOf(facts.model)),
   ];
 }
 
 function candidates(title, { likeliest }, place, taken) {
   const names = likeliest.tokens[place];
-  const looks = names.map((name, index) => ({
-    ...{ name: tokenName(name), token: null },
-    share: Math.exp(likeliest.log_probs[place][index]),
-  }));
+  const looks = names.map((name, index) => ({ name, share: Math.exp(likeliest.log_probs[place][index]) }));
   const columns = [say('words_candidate'), say('words_probability')];
   return lookTable(title, columns, looks, names.indexOf(taken));
 }

@@ -1,0 +1,110 @@
+"""The switches of Understand: heads and words off, and the map of the heads that matter."""
+
+import math
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import Api
+from tests.browser.reader import KIDS, Reader, percent
+
+pytestmark = pytest.mark.browser
+
+HEAD = {"kind": "encoder", "layers": [1], "heads": [5]}  # of the story: "they" looks at "kids"
+THEY = 9  # The number of the word.
+READOUT = "#switches-map-readout"
+
+
+def without(api: Api, **knockout: Any) -> Any:
+    body = {"text": KIDS, "source": "en", "target": "pt", "translate": True}
+    return api.post("/attention/knockout", **body, knockouts=[{}, knockout])
+
+
+def assert_shows(page: Page, reply: Any) -> None:
+    rows = page.locator("#switches .scroll:not(details *) tbody tr")
+    expect(rows).to_have_count(len(reply["target"]["tokens"]))
+    for index, row in enumerate(rows.all()):
+        logs = [each["log_probs"][index] for each in reply["knockouts"]]
+        shares = [percent(math.exp(log)) for log in logs]
+        assert row.locator("td").all_text_contents() == shares
+
+
+def verdict(page: Page) -> Locator:
+    return page.locator("#switches .verdict").last
+
+
+def cell(page: Page, row: int, column: int) -> Locator:
+    return page.locator(f"#switches-map rect[data-row='{row}'][data-column='{column}']")
+
+
+def test_head_is_switched_off_and_on(reader: Reader, page: Page, api: Api) -> None:
+    """The head with most of the attention of “they” changes nothing in the translation."""
+    reader.open(way="understand")
+    translation = api.translate(KIDS)["translatedText"]
+    expect(verdict(page)).to_have_text(f"Everything is on: {translation}")
+    cell(page, 1, 5).click()
+    reply = without(api, heads=[HEAD])
+    share = percent(math.exp(reply["knockouts"][1]["total_change"]))
+    expect(verdict(page)).to_contain_text(f"stays the same. Its probability is {share} of")
+    assert_shows(page, reply)
+    expect(page.locator("#switches-map text", has_text="✕")).to_have_count(1)
+    expect(page.locator(READOUT)).to_contain_text("Encoder, layer 2, head 6: off.")
+    reader.button("Switch the head of the story on again (layer 2, head 6)").click()
+    expect(verdict(page)).to_contain_text("Everything is on:")
+
+
+def test_word_is_switched_off_and_a_link_keeps_it(reader: Reader, page: Page, api: Api) -> None:
+    reader.open(way="understand")
+    word = page.locator("#switches .chip", has_text="they")
+    word.press("Enter")
+    expect(word).to_have_attribute("aria-pressed", "false")
+    reply = without(api, source_words=[THEY])
+    after = reply["knockouts"][1]["translation"]["text"]
+    expect(verdict(page)).to_contain_text(f" → {after}")
+    assert_shows(page, reply)
+    expect(page.locator("#switches tr.top th")).to_contain_text(["eles"])
+    link = reader.copied_link()
+    reader.go(link)
+    expect(verdict(page)).to_contain_text(f" → {after}")
+    reader.button("All on").click()
+    expect(word).to_have_attribute("aria-pressed", "true")
+
+
+def test_map_fills_with_the_heads_that_matter(reader: Reader, page: Page, api: Api) -> None:
+    reader.open(way="understand")
+    reader.button("Which heads matter? Try each one").press("Enter")
+    found = page.locator("#switches .verdict").first
+    expect(found).to_contain_text("Of 64 heads")
+    kept: list[float] = []
+    for kind, layers in (("encoder", 6), ("cross", 2)):
+        for layer in range(layers):
+            heads = [{"kind": kind, "layers": [layer], "heads": [head]} for head in range(8)]
+            knockouts = [{"heads": [head]} for head in heads]
+            body = {"text": KIDS, "source": "en", "target": "pt", "knockouts": knockouts}
+            reply = api.post("/attention/knockout", **body)
+            kept += [math.exp(each["total_change"]) for each in reply["knockouts"]]
+    few = sum(abs(1 - share) < 0.05 for share in kept)
+    least = kept.index(min(kept))
+    kind = "Encoder" if least < 48 else "Cross-attention"
+    name = f"{kind}, layer {least % 48 // 8 + 1}, head {least % 8 + 1}"
+    expect(found).to_contain_text(f"{few} change the probability of the translation by less")
+    expect(found).to_contain_text(f"{name}. Without it, the probability is {percent(min(kept))}")
+    page.locator("#switches summary").click()
+    expect(page.locator("#switches details td")).to_have_count(1 + 64)
+    cells = page.locator("#switches details td").all_text_contents()[1:]
+    shown = [float(text.replace("\u2212", "-")) for text in cells]
+    assert shown == pytest.approx([1 - share for share in kept], abs=6e-4)
+
+
+def test_switches_are_used_by_keyboard(reader: Reader, page: Page) -> None:
+    reader.open(way="understand")
+    expect(cell(page, 0, 0)).to_be_visible()
+    page.locator("#switches-map").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator(READOUT)).to_have_text("Encoder, layer 2, head 1: off.")
+    expect(verdict(page)).to_contain_text("With 1 off")
+    page.keyboard.press("Enter")
+    expect(verdict(page)).to_contain_text("Everything is on:")
+    expect(page.locator("#switches-map")).to_be_focused()
