@@ -63,11 +63,8 @@ async function start() {
   const notice = later?.notice ?? translateNotice;
   try {
     const models = new Models();
-    const [list, settings, embedders] = await Promise.all([
-      get('languages'),
-      get('frontend/settings'),
-      models.embedders(),
-    ]);
+    const asked = [get('languages'), get('frontend/settings'), models.embedders()];
+    const [list, settings, embedders] = await Promise.all(asked);
     notice.hide();
     const usualTarget = settings.language.target.code;
     const limit = new TextLimit(byId('text'), settings.charLimit);
@@ -87,20 +84,11 @@ function build(served) {
     if (store.view.wanted !== null) translation.alignWanted(item, level);
   });
   const fold = new Fold(store, (result) => look.follow(result));
-  const similarity = new SimilarityPanel({
-    store,
-    notice: new Notice(byId('similarity-notice')),
-    curl: new CurlLine(byId('similarity-curl')),
-  });
+  const similarity = new SimilarityPanel(linesOf('similarity', store));
   const others = new OtherTranslations(store, new Notice(byId('others-notice')));
   const translation = new TranslationPanel({
-    store,
-    languages,
-    lights,
-    limit,
-    candidates: new Candidates(),
-    notice: translateNotice,
-    curl: new CurlLine(byId('translate-curl')),
+    ...{ store, languages, lights, limit, candidates: new Candidates() },
+    ...{ notice: translateNotice, curl: new CurlLine(byId('translate-curl')) },
     translated: (result) => {
       fold.follow(result);
       similarity.follow(result);
@@ -131,11 +119,7 @@ function buildLook(store, models, lights, aligned) {
   };
   /** @type {LookPanel} */
   const look = new LookPanel({
-    store,
-    models,
-    lights,
-    aligned,
-    controls: new Controls(store),
+    ...{ store, models, lights, aligned, controls: new Controls(store) },
     map: new HeatMap({
       root: byId('map'),
       table: byId('map-table'),
@@ -145,25 +129,11 @@ function buildLook(store, models, lights, aligned) {
       leave: () => lights.rest(),
     }),
     heads: new Heads(byId('heads'), (head) => look.chooseHead(head)),
-    likely: new LikelyPanel({
-      store,
-      notice: new Notice(byId('likely-notice')),
-      curl: new CurlLine(byId('likely-curl')),
-    }),
-    search: new SearchPanel({
-      store,
-      notice: new Notice(byId('search-notice')),
-      curl: new CurlLine(byId('search-curl')),
-    }),
-    steps: new StepsPanel({
-      store,
-      notice: new Notice(byId('steps-notice')),
-      curl: new CurlLine(byId('steps-curl')),
-      closed: unpin,
-    }),
+    likely: new LikelyPanel(linesOf('likely', store)),
+    search: new SearchPanel(linesOf('search', store)),
+    steps: new StepsPanel({ ...linesOf('steps', store), closed: unpin }),
     downloads: new Downloads(new Notice(byId('download-notice'))),
-    notice: new Notice(byId('look-notice')),
-    curl: new CurlLine(byId('look-curl')),
+    ...linesOf('look', store),
   });
   lights.gaze = (word) => look.gazeOf(word);
   lights.aligner = () => look.alignerWords();
@@ -171,6 +141,12 @@ function buildLook(store, models, lights, aligned) {
   lights.pinned = (word, isNew) => look.pinWord(word, isNew);
   return look;
 }
+
+/** Returns the view, and what tells of the faults and the requests of a panel. */
+const linesOf = (panel, store) => {
+  const curl = new CurlLine(/** @type {HTMLDetailsElement} */ (byId(`${panel}-curl`)));
+  return { store, notice: new Notice(byId(`${panel}-notice`)), curl };
+};
 
 /** Returns the view of a link's fragment, or the default view. */
 function restored({ languages, usualTarget, embedders }, fragment) {
@@ -197,14 +173,10 @@ function unservedPair({ languages }, fragment) {
 
 function offerExamples(translation, languages) {
   const source = languages.isServed(EXAMPLE_LANGUAGE) ? EXAMPLE_LANGUAGE : 'auto';
-  const buttons = EXAMPLES.map((text) =>
-    element('button', {
-      type: 'button',
-      text,
-      lang: 'en',
-      onclick: () => translation.take({ text, source }),
-    }),
-  );
+  const buttons = EXAMPLES.map((text) => {
+    const onclick = () => translation.take({ text, source });
+    return element('button', { type: 'button', text, lang: 'en', onclick });
+  });
   byId('examples').append(...buttons);
 }
 

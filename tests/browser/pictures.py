@@ -71,7 +71,7 @@ PIXELS = """async (png) => {
     context.drawImage(image, 0, 0);
     return [...context.getImageData(0, 0, image.width, image.height).data];
 }"""
-STEP = 17
+STEP = 51
 """Distance between two values of a colour in a picture of few colours."""
 
 

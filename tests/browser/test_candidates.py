@@ -109,6 +109,7 @@ def test_translation_goes_on_from_a_candidate(reader: Reader, page: Page, api: A
     expected = api.translate(POOL, target_prefix=prefix, split_sentences=False)["translatedText"]
     expect(reader.output).to_have_text(expected)
     assert expected != own
+    expect(reader.button("The model’s own translation")).to_be_focused()
     expect(reader.output.get_by_role("button").first).to_be_visible()  # the words are aligned
     link = reader.copied_link()
     reader.go(link)

@@ -11,14 +11,8 @@ const MAX_WAIT_SECONDS = 32; // Of the waits that double, where the server names
 
 // The error types whose title stands in the table of texts.
 const KNOWN = [
-  'network',
-  'overloaded',
-  'too_large',
-  'unavailable',
-  'deadline_exceeded',
-  'internal',
-  'unsupported_language',
-  'invalid_request',
+  ...['network', 'overloaded', 'too_large', 'unavailable', 'deadline_exceeded', 'internal'],
+  ...['unsupported_language', 'invalid_request'],
 ];
 
 // The types whose detail stands there too. For the others the page shows the server's own message.
@@ -29,12 +23,8 @@ const PASSING = ['network', 'overloaded', 'unavailable', 'gateway'];
 
 /** @type {Object<number, string>} */
 const BY_STATUS = {
-  413: 'too_large',
-  429: 'overloaded',
-  500: 'failed',
-  502: 'gateway',
-  503: 'unavailable',
-  504: 'deadline_exceeded',
+  ...{ 413: 'too_large', 429: 'overloaded', 500: 'failed', 502: 'gateway' },
+  ...{ 503: 'unavailable', 504: 'deadline_exceeded' },
 };
 
 /**

@@ -1,7 +1,7 @@
 // Documents: a file that is dropped or chosen, its translation by the server, and the download.
 
 import { ApiError, Latest, post, postForFile, postForm } from '../common/api.js';
-import { byId, changed, element, setText } from '../common/dom.js';
+import { byId, element, setText } from '../common/dom.js';
 import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
 import { documents } from '../strings/documents.js';
@@ -12,6 +12,10 @@ const ASKING_MILLISECONDS = 1000;
 /** The part of the page that translates files. */
 export class DocumentsPanel {
   #latest = new Latest();
+  /** @type {Store|null} */
+  store = null;
+  /** @type {Languages|null} */
+  languages = null;
 
   constructor() {
     this.root = byId('documents');
@@ -39,21 +43,19 @@ export class DocumentsPanel {
    * @param {import('../greeting.js').Served} served
    */
   connect({ store, languages, settings }) {
-    this.languages = languages;
+    Object.assign(this, { store, languages });
     if (!settings.filesTranslation) {
       this.root.replaceChildren(element('p', { class: 'notice', text: say('off') }));
       return;
     }
-    this.store = store;
-    const formats = settings.supportedFilesFormat;
-    this.file.accept = formats.join(',');
-    setText(this.formats, formats.map((each) => each.slice(1)).join(', '));
-    this.source.addEventListener('change', (event) => {
-      const { value: source } = changed(event);
-      store.set({ source, target: languages.targetFor(source, store.view.target) });
-    });
-    this.target.addEventListener('change', (event) => store.set({ target: changed(event).value }));
-    this.file.addEventListener('change', () => this.#take(this.file.files));
+    this.file.accept = settings.supportedFilesFormat.join(',');
+    setText(this.formats, settings.supportedFilesFormat.join(' ').replaceAll('.', ''));
+    for (const menu of [this.source, this.target])
+      menu.addEventListener('change', () => {
+        const { value: source } = this.source;
+        store.set({ source, target: languages.targetFor(source, this.target.value) });
+      });
+    this.file.addEventListener('change', () => this.#translate(this.file.files?.[0]));
     for (const name of ['dragenter', 'dragover', 'dragleave', 'drop'])
       this.root.addEventListener(name, (event) => this.#drag(event));
     this.show(store.view);
@@ -67,15 +69,11 @@ export class DocumentsPanel {
   #drag(event) {
     event.preventDefault();
     this.drop.classList.toggle('over', event.type.endsWith('over') || event.type.endsWith('enter'));
-    if (event.type === 'drop') this.#take(event.dataTransfer.files);
-  }
-
-  #take(files) {
-    const [file] = files ?? [];
-    if (file !== undefined) this.#translate(file);
+    if (event.type === 'drop') this.#translate(event.dataTransfer.files[0]);
   }
 
   async #translate(file) {
+    if (file === undefined) return;
     this.notice.hide();
     this.done.replaceChildren();
     this.file.value = ''; // The same file can be chosen again.

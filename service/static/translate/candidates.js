@@ -42,14 +42,9 @@ export class Candidates {
   }
 
   /**
-   * Shows the likeliest tokens at the place of a word.
+   * Shows the likeliest tokens at the place of a word. With `choose`, a token can be chosen.
    * @param {WordPlace} word
-   * @param {Object} sentence
-   * @param {string} sentence.text
-   * @param {string} sentence.source
-   * @param {string} sentence.target
-   * @param {string} sentence.translated
-   * @param {(function(string): Promise<void>)|null} sentence.choose Translates again, from a beginning.
+   * @param {Json} sentence
    */
   async show({ node, index }, { text, source, target, translated, choose }) {
     this.#node = node;

@@ -9,10 +9,11 @@ const say = speaker(translate);
 
 /** Shows one hint at a time, with a button that offers a way to continue. */
 export class Hints {
+  root = byId('same');
+
   /** @param {Languages} languages */
   constructor(languages) {
     this.languages = languages;
-    this.root = byId('same');
   }
 
   /** Hides the hint. */
@@ -21,57 +22,22 @@ export class Hints {
   }
 
   /**
-   * Says that a text is in the target language.
-   * @param {string} code
-   * @param {string|null} other Another target, if there is one.
-   * @param {function(): void} choose Chooses the other target.
+   * Shows a text of the table.
+   * @param {string} name
+   * @param {Object<string, string>} codes Languages in the text, by the names of their places.
+   * @param {{name: string, code: string, act: function(): void}|null} way A way to continue, in a language.
    */
-  already(code, other, choose) {
-    const words = say('already', { language: this.languages.name(code) });
-    if (other === null) this.#show(words);
-    else this.#show(words, say('translateTo', { language: this.languages.name(other) }), choose);
-  }
-
-  /** Says that the target changed, because the text is in the target language. */
-  flipped(code, target) {
-    const [language, other] = [this.languages.name(code), this.languages.name(target)];
-    this.#show(say('flipped', { language, target: other }));
-  }
-
-  /**
-   * Says that a text is in a language that the server does not translate.
-   * @param {string} code The language of the text.
-   * @param {string} guess The served language that is nearest.
-   * @param {function(): void} choose Translates the text as if it were in that language.
-   */
-  unserved(code, guess, choose) {
-    const words = say('unserved', { language: this.languages.name(code), served: this.#served() });
-    this.#show(words, say('translateAs', { language: this.languages.name(guess) }), choose);
-  }
-
-  /** Says that a text is in none of the served languages. */
-  unknown() {
-    this.#show(say('noneServed', { served: this.#served() }));
-  }
-
-  /** Says that a text has no words. */
-  noWords() {
-    this.#show(say('noWords'));
-  }
-
-  /** Says that a link asks for languages that the server does not translate. */
-  link({ source, target }) {
-    const from = source === 'auto' ? say('anyLanguage') : this.languages.name(source);
-    this.#show(say('linkUnserved', { source: from, target: this.languages.name(target) }));
-  }
-
-  #served() {
-    return listed(this.languages.list.map(({ code }) => this.languages.name(code)));
-  }
-
-  #show(words, label = '', act = () => {}) {
-    const button = element('button', { type: 'button', text: label, onclick: act });
-    this.root.replaceChildren(`${words} `, ...(label ? [button] : []));
+  show(name, codes = {}, way = null) {
+    const names = Object.entries(codes).map(([place, code]) => [place, this.#named(code)]);
+    const served = listed(this.languages.list.map(({ code }) => this.languages.name(code)));
+    const words = say(name, { served, ...Object.fromEntries(names) });
+    const button = element('button', { type: 'button', onclick: way?.act ?? null });
+    if (way !== null) button.textContent = say(way.name, { language: this.#named(way.code) });
+    this.root.replaceChildren(`${words} `, ...(way === null ? [] : [button]));
     this.root.hidden = false;
+  }
+
+  #named(code) {
+    return code === 'auto' ? say('anyLanguage') : this.languages.name(code);
   }
 }

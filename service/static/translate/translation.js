@@ -1,6 +1,6 @@
 // The upper half of the page: a text and its translation.
 
-import { Latest, post } from '../common/api.js';
+import { Latest, connectionLost, errorOf, post, postForLines } from '../common/api.js';
 import { makeCopy } from '../common/copy.js';
 import { byId, changed, setStale, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
@@ -11,13 +11,22 @@ import { translate } from '../strings/translate.js';
 import { sentenceOf } from './alignment.js';
 import { Hints } from './hints.js';
 import { PASTED } from './limit.js';
-import { translatedSentences } from './sentences.js';
 
 const say = speaker(translate);
 const TYPING_MILLISECONDS = 300;
 const SPEAKING_MILLISECONDS = 900;
 const SURE_PERCENT = 60; // A target changes by itself only for a language as sure as this.
 const AFTER = ['copy', 'share', 'listen', 'others', 'own']; // The buttons below a translation.
+
+/**
+ * A translated sentence, with the white space around it.
+ * @typedef {Object} Sentence
+ * @property {number} sentence Its index in the text.
+ * @property {string} translatedText
+ * @property {AlignedSentence[]} [alignment] With words in code points of the whole texts.
+ * @property {Detected} [detectedLanguage] Of the first sentence, if it was detected.
+ * @property {Json} body The request.
+ */
 
 /** Translates while the reader types; passes on a text that is to be embedded. */
 export class TranslationPanel {
@@ -71,12 +80,8 @@ export class TranslationPanel {
     this.field.addEventListener('input', (event) => this.#type(event));
     this.field.addEventListener('keydown', (event) => this.#press(event));
     this.candidates.closed = () => this.lights.unpin();
-    byId('source').addEventListener('change', (event) => {
-      this.#chooseSource(changed(event).value);
-    });
-    byId('target').addEventListener('change', (event) => {
-      this.#chooseTarget(changed(event).value);
-    });
+    byId('source').addEventListener('change', (event) => this.#chooseSource(changed(event).value));
+    byId('target').addEventListener('change', (event) => this.#chooseTarget(changed(event).value));
     byId('swap').addEventListener('click', () => this.#swap());
     byId('clear').addEventListener('click', () => this.#clear());
     byId('undo').addEventListener('click', () => this.#undo());
@@ -116,7 +121,7 @@ export class TranslationPanel {
 
   /** Says that the server does not translate the languages of a link, until the next choice. */
   tellUnserved(link) {
-    this.hints.link(link);
+    this.hints.show('linkUnserved', { source: link.source, target: link.target });
     this.#keepsHint = true;
   }
 
@@ -280,20 +285,20 @@ export class TranslationPanel {
 
   /**
    * Ends a translation at once if the detected language has no use for it.
-   * @param {import('./sentences.js').Sentence} first
+   * @param {Sentence} first
    */
   #isOtherwise({ body, detectedLanguage: detected }) {
     if (detected === undefined) return false;
     const { q: text, target } = body;
     const { language, confidence, unserved } = detected;
-    if (confidence === 0 && /\p{L}/u.test(text)) this.#refuse(text, target, () => this.hints.unknown());
+    if (confidence === 0 && /\p{L}/u.test(text)) this.#refuse(text, target, () => this.hints.show('noneServed'));
     else if (unserved !== undefined) {
-      const choose = () => this.#chooseSource(language);
-      this.#refuse(text, target, () => this.hints.unserved(unserved, language, choose));
+      const way = { name: 'translateAs', code: language, act: () => this.#chooseSource(language) };
+      this.#refuse(text, target, () => this.hints.show('unserved', { language: unserved }, way));
     } else if (language === target && this.#mayFlip && confidence >= SURE_PERCENT) {
       const other = this.languages.targetFor(language, target);
       if (other === target) return false;
-      this.hints.flipped(language, other);
+      this.hints.show('flipped', { language, target: other });
       this.#keepsHint = true;
       this.store.set({ target: other });
     } else return false;
@@ -343,7 +348,7 @@ export class TranslationPanel {
 
   /**
    * Replaces the shown translation by a new one, which has no sentence yet.
-   * @param {import('./sentences.js').Sentence} first
+   * @param {Sentence} first
    */
   #begin({ body, detectedLanguage }) {
     const { q: text, target } = body;
@@ -353,7 +358,7 @@ export class TranslationPanel {
     this.notice.hide();
     this.curl.show('translate', body);
     if (hasWords) this.#tellLanguage(this.#result, detectedLanguage);
-    else this.hints.noWords();
+    else this.hints.show('noWords');
     this.#render(this.store.view);
     this.output.style.minHeight = `${this.output.offsetHeight}px`; // The page must not jump.
     this.output.classList.remove('stale');
@@ -362,7 +367,7 @@ export class TranslationPanel {
     if (this.store.view.wanted === null) this.lights.begin(text);
   }
 
-  /** @param {import('./sentences.js').Sentence} sentence */
+  /** @param {Sentence} sentence */
   #add({ translatedText, alignment = [] }) {
     const result = /** @type {Translation} */ (this.#result);
     result.own += translatedText;
@@ -433,7 +438,10 @@ export class TranslationPanel {
     const { text, source, target } = /** @type {Translation} */ (this.#result);
     const body = { q: text, source, target, target_prefix: prefix, split_sentences: false };
     const reply = await this.#aligning.run((signal) => post('translate', body, signal));
-    if (reply !== undefined) this.store.set({ wanted: reply.translatedText, ...UNPINNED });
+    if (reply === undefined || this.store.view.text !== text) return;
+    const hasFocus = this.candidates.root.contains(document.activeElement);
+    this.store.set({ wanted: reply.translatedText, ...UNPINNED });
+    if (hasFocus) byId('own').focus(); // The chosen button is gone.
   }
 
   /** Announces the translation to screen readers after a pause in typing. */
@@ -449,8 +457,8 @@ export class TranslationPanel {
     setText(byId('detected'), detected ? say('detected', { language }) : '');
     if (source === target) {
       const other = this.languages.targetFor(source, target);
-      const choose = () => this.#chooseTarget(other);
-      this.hints.already(source, other === target ? null : other, choose);
+      const way = { name: 'translateTo', code: other, act: () => this.#chooseTarget(other) };
+      this.hints.show('already', { language: source }, other === target ? null : way);
     } else if (!this.#keepsHint) this.hints.hide();
   }
 }
@@ -469,4 +477,29 @@ function scrollTogether(...panes) {
         if (other !== pane) other.scrollTop = share * (other.scrollHeight - other.clientHeight);
     });
   }
+}
+
+/**
+ * Yields the sentences of a text as the server translates them. A text that goes through two models
+ * has no aligned words.
+ * @param {Json} body A request to POST /translate with `return_alignment`.
+ * @param {AbortSignal} signal
+ * @returns {AsyncGenerator<Sentence>}
+ */
+async function* translatedSentences(body, signal) {
+  try {
+    yield* streamed(body, signal);
+  } catch (error) {
+    if (/** @type {ApiError} */ (error).type !== 'invalid_request') throw error;
+    yield* streamed({ ...body, return_alignment: undefined }, signal);
+  }
+}
+
+async function* streamed(body, signal) {
+  for await (const event of postForLines('translate', body, signal)) {
+    if (event.done) return;
+    if (event.error !== undefined) throw errorOf(event);
+    yield { ...event, body };
+  }
+  throw connectionLost();
 }
