@@ -90,6 +90,7 @@ interface View {
   token: number | null;
   step: string | null;
   off: string | null;
+  uniform: boolean;
   toy: string | null;
 }
 

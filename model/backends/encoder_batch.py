@@ -306,6 +306,8 @@ def attend_without(
     bits as without a knock-out. `first` is the position of the first token in the sentence. Keys
     and values are (1, H, S, K).
     """
+    if off is not None and off.uniform:
+        query, bias = without_preference(off.uniform, query, key, bias)
     heads = attention(query, key, value, bias)
     if off is None:
         return heads
@@ -323,6 +325,18 @@ def attend_without(
         is_off[list(off.heads)] = True
         heads = heads.masked_fill(is_off[:, None, None], 0.0)
     return heads
+
+
+def without_preference(
+    heads: tuple[int, ...], query: Tensor, key: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Returns queries and a bias with which some heads attend to all visible tokens equally."""
+    query = query.clone()
+    query[:, list(heads)] = 0.0
+    if bias is not None:
+        bias = bias.expand(*query.shape[:3], key.shape[2]).clone()
+        bias[:, list(heads)] = bias[:, list(heads)].where(bias[:, list(heads)].isinf(), 0.0)
+    return query, bias
 
 
 def kept_edges(off: SiteKnockout, query: Tensor, num_keys: int, first: int) -> Tensor:

@@ -158,12 +158,15 @@ Query = AttentionQuery | TraceQuery | StatesQuery | ProbabilityQuery
 class HeadKnockout:
     """Heads whose output is 0 in each of some layers.
 
+    If `is_uniform`, the heads stay, but attend to all tokens equally.
+
     Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.3.
     """
 
     kind: AttentionKind
     layers: tuple[int, ...]
     heads: tuple[int, ...]
+    is_uniform: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +194,7 @@ class SiteKnockout:
     heads: tuple[int, ...]
     keys: tuple[int, ...]
     edges: tuple[EdgeKnockout, ...]
+    uniform: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +211,12 @@ class Knockout:
     def at(self, kind: AttentionKind, layer: int) -> SiteKnockout | None:
         """Returns the part of the knock-out in one sublayer; None if nothing is switched off."""
         here = [each for each in self.heads if each.kind is kind and layer in each.layers]
-        heads = tuple(head for each in here for head in each.heads)
+        heads = tuple(head for each in here for head in each.heads if not each.is_uniform)
+        uniform = tuple(head for each in here for head in each.heads if each.is_uniform)
         keys = () if kind is AttentionKind.DECODER else self.source
         edges = tuple(each for each in self.edges if each.kind is kind and layer in each.layers)
-        return SiteKnockout(heads, keys, edges) if heads or keys or edges else None
+        is_empty = not (heads or keys or edges or uniform)
+        return None if is_empty else SiteKnockout(heads, keys, edges, uniform)
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,8 @@ def knockout_of(
     """Returns a client's knock-out with all numbers as indices from 0."""
     lengths = len(source.ids), target_tokens
     heads = [
-        HeadKnockout(AttentionKind(each.kind), *place_of(config, each)) for each in question.heads
+        HeadKnockout(AttentionKind(each.kind), *place_of(config, each), each.uniform)
+        for each in question.heads
     ]
     edges = [
         EdgeKnockout(

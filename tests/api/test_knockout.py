@@ -91,6 +91,17 @@ def test_an_edge_of_a_head_moves_what_it_links(real_server: Server) -> None:
         assert effect["changes"][:5] == [0.0] * 5
 
 
+def test_uniform_heads_are_not_heads_that_are_off(real_server: Server) -> None:
+    head = {"kind": "cross", "layers": [0], "heads": [5]}
+    found = knock_out(
+        real_server, {"heads": [head]}, {"heads": [{**head, "uniform": True}]}, {"heads": []}
+    )
+    off, uniform, nothing = (effect["total_change"] for effect in found["knockouts"])
+    assert nothing == 0.0
+    assert off != uniform
+    assert uniform < -0.01
+
+
 def test_map_of_the_heads_of_a_layer(real_server: Server) -> None:
     heads = [{"heads": [{"kind": "encoder", "layers": [0], "heads": [n]}]} for n in range(8)]
     every = {"heads": [{"kind": "encoder", "layers": [0]}]}

@@ -27,7 +27,7 @@ def assert_shows(page: Page, reply: Any) -> None:
     for index, row in enumerate(rows.all()):
         logs = [each["log_probs"][index] for each in reply["knockouts"]]
         shares = [percent(math.exp(log)) for log in logs]
-        assert row.locator("td").all_text_contents() == shares
+        expect(row.locator("td")).to_have_text(shares)
 
 
 def verdict(page: Page) -> Locator:
@@ -52,6 +52,17 @@ def test_head_is_switched_off_and_on(reader: Reader, page: Page, api: Api) -> No
     expect(page.locator(READOUT)).to_contain_text("Encoder, layer 2, head 6: off.")
     reader.button("Switch the head of the story on again (layer 2, head 6)").click()
     expect(verdict(page)).to_contain_text("Everything is on:")
+
+
+def test_head_can_look_at_all_words_equally(reader: Reader, page: Page, api: Api) -> None:
+    reader.open(way="understand", off="cross.0.5")
+    expect(verdict(page)).to_contain_text("With 1 off")
+    page.get_by_label("let them look at all words equally").check()
+    head = {"kind": "cross", "layers": [0], "heads": [5], "uniform": True}
+    reply = without(api, heads=[head])
+    share = percent(math.exp(reply["knockouts"][1]["total_change"]))
+    expect(verdict(page)).to_contain_text(f"is {share} of what it was")
+    assert_shows(page, reply)
 
 
 def test_word_is_switched_off_and_a_link_keeps_it(reader: Reader, page: Page, api: Api) -> None:

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
+from model.backends.encoder_batch import attend_without
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.inspection.query import (
     AttentionJob,
@@ -18,6 +19,7 @@ from model.inspection.query import (
     HeadKnockout,
     Knockout,
     ProbabilityQuery,
+    SiteKnockout,
     attention_layers,
 )
 from service.tasks.knockouts import Draft
@@ -110,6 +112,25 @@ def test_edges_of_all_tokens_are_a_source_token(model: EncoderDecoder) -> None:
     edges += [edge(model, CROSS, query, 2) for query in range(len(target))]
     one, other = log_probs(model, Knockout(edges=tuple(edges)), Knockout(source=(2,)))
     assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("keys", [(), (1, 4)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_uniform_heads_give_the_mean_of_the_values(is_causal: bool, keys: tuple[int, ...]) -> None:
+    """The mean is over the tokens that may be seen; other heads keep their bits."""
+    torch.manual_seed(3)
+    query, key, value = (torch.randn(1, 4, 6, 8) for _ in range(3))
+    seen = torch.ones(6, 6, dtype=torch.bool)
+    seen = seen.tril() if is_causal else seen
+    bias = torch.zeros(6, 6).masked_fill(~seen, -torch.inf) if is_causal else None
+    off = SiteKnockout((), keys, (), uniform=(1, 3))
+    found = attend_without(off, query, key, value, bias, 0)
+    others = attend_without(SiteKnockout((), keys, ()), query, key, value, bias, 0)
+    assert torch.equal(found[:, ::2], others[:, ::2])
+    weights = seen.float()
+    weights[:, list(keys)] = 0.0
+    means = (weights / weights.sum(-1, keepdim=True)) @ value[0, 1::2]
+    torch.testing.assert_close(found[0, 1::2], means)
 
 
 def test_an_edge_of_the_decoder_changes_no_earlier_token(model: EncoderDecoder) -> None:

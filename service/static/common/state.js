@@ -28,6 +28,7 @@
  *     the story's own choice.
  * step: The step of the story; null before its start.
  * off: The heads and words of the story that are switched off, separated by spaces; null for none.
+ * uniform: Whether the heads in `off` look at all words equally, and are not switched off.
  * toy: The numbers of the toy's matrix, row by row, separated by spaces; null for the first ones.
  */
 /** @type {Readonly<View>} */
@@ -59,6 +60,7 @@ export const DEFAULTS = Object.freeze({
   token: null,
   step: null,
   off: null,
+  uniform: false,
   toy: null,
 });
 
@@ -114,6 +116,7 @@ const READERS = {
   token: isNumber,
   step: isWord,
   off: areParts,
+  uniform: isFlag,
   toy: areNumbers,
 };
 

@@ -81,14 +81,14 @@ export class Drawing {
 /** Draws the model for the numbers of a token, in a width in pixels. */
 export function drawModel(facts, width) {
   const colours = palette();
-  const perRow = Math.min(INSIDE.length, Math.floor(width / MIN_STEP));
-  const rows = Math.ceil(INSIDE.length / perRow);
+  const rows = Math.ceil(INSIDE.length / Math.floor(width / MIN_STEP));
+  const perRow = Math.ceil(INSIDE.length / rows);
   const height = TOP + BODY + 2 * LINE + rows * STEP;
   const root = svg('svg', {
     ...{ xmlns: 'http://www.w3.org/2000/svg', width, height, viewBox: `0 0 ${width} ${height}` },
     ...{ 'font-family': FAMILY, 'font-size': width < WIDE ? 10 : 12, role: 'group', 'aria-label': say('name') },
   });
-  const pen = { root, letter: width < WIDE ? 5.4 : 6.4, colours, facts, links: new Set(chaptersOf(facts).map(({ name }) => name)) };
+  const pen = { root, letter: width < WIDE ? 4.9 : 6.4, colours, facts, links: new Set(chaptersOf(facts).map(({ name }) => name)) };
   root.append(svg('rect', { width: '100%', height: '100%', fill: colours.paper }));
   const room = width - GAP * (SHARES.length - 1);
   const sides = SHARES.map((share, index) => ({

@@ -8,20 +8,24 @@ import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
 import { percent, spoken, tokenName } from '../common/text.js';
 import { switches } from '../strings/switches.js';
-import { paragraphs, scrolling } from './figures.js';
+import { scrolling } from './figures.js';
 
 const say = speaker(switches);
 
 const LITTLE = 0.05; // A head whose loss is smaller changes little.
 const LEAST_SCALE = 0.2; // Loss of the darkest colour, if all are smaller.
 
-/** Returns the knock-out of some parts; a part is `kind.layer.head` or `word.number`. */
-export function knockoutOf(parts) {
+/**
+ * Returns the knock-out of some parts.
+ * @param {string[]} parts Each is `kind.layer.head` or `word.number`.
+ * @param {boolean} [uniform] Whether heads look at all words equally, and are not switched off.
+ */
+export function knockoutOf(parts, uniform = false) {
   const split = parts.map((name) => name.split('.'));
   const words = split.filter(([kind]) => kind === 'word').map(([, word]) => Number(word));
   const heads = split
     .filter(([kind]) => kind !== 'word')
-    .map(([kind, layer, head]) => ({ kind, layers: [Number(layer)], heads: [Number(head)] }));
+    .map(([kind, layer, head]) => ({ kind, layers: [Number(layer)], heads: [Number(head)], ...(uniform ? { uniform } : {}) }));
   return {
     ...(heads.length > 0 ? { heads } : {}),
     ...(words.length > 0 ? { source_words: words } : {}),
@@ -57,6 +61,7 @@ export class Switches {
     this.fill = button(say('fill'), () => this.#fill());
     this.story = button('', () => this.#toggle(this.#storyHead));
     this.reset = button(say('reset'), () => this.store.set({ off: null }));
+    this.uniform = element('input', { type: 'checkbox', onchange: () => store.set({ uniform: this.uniform.checked }) });
     this.found = element('p', { class: 'verdict', role: 'status' });
     this.verdict = element('p', { class: 'verdict', role: 'status' });
     this.table = element('table');
@@ -64,11 +69,12 @@ export class Switches {
       'section',
       { id: 'switches', 'aria-labelledby': 'switches-title', hidden: true },
       element('h2', { id: 'switches-title', text: say('title') }),
-      ...paragraphs(say('lead')),
+      element('p', { class: 'lead', text: say('lead') }),
       element('h3', { text: say('words') }),
       this.words,
       element('h3', { text: say('heads') }),
       element('p', { class: 'actions swaps' }, this.fill, this.story, this.reset),
+      element('label', { class: 'check' }, this.uniform, ' ', say('uniform')),
       notice,
       this.found,
       this.verdict,
@@ -105,7 +111,8 @@ export class Switches {
     this.reset.disabled = off.length === 0;
     this.words.replaceChildren(...wordsOf(this.#facts).map(([word, name]) => this.#word(word, name, !off.includes(name))));
     this.#drawMap(off);
-    const key = JSON.stringify([this.#text, off]);
+    this.uniform.checked = view.uniform;
+    const key = JSON.stringify([this.#text, off, view.uniform]);
     if (key === this.#shown) return;
     this.#shown = key;
     this.#try(off);
@@ -151,7 +158,7 @@ export class Switches {
     const count = Math.max(...this.#rows.map(({ heads }) => heads));
     const losses = this.#kept.map((row) => row.map((kept) => 1 - kept));
     const figure = {
-      ...{ rows: this.#rows.map(({ kind, layer }) => say(`row_${kind}`, { layer: layer + 1 })), isWritten: true },
+      ...{ rows: this.#rows.map(({ kind, layer }) => say(`row_${kind}`, { layer: layer + 1 })), isWritten: losses.flat().some(Boolean) },
       ...{ columns: Array.from({ length: count }, (_, head) => String(head + 1)), isCausal: false, isSigned: true },
       ...{ values: losses, max: Math.max(LEAST_SCALE, ...losses.flat().map(Math.abs)), crossed },
       ...{ rowTitle: say('layer'), columnTitle: say('head') },
@@ -175,7 +182,7 @@ export class Switches {
   /** Translates without the parts that are off. */
   async #try(off) {
     try {
-      const body = this.#body([{}, knockoutOf(off)], true);
+      const body = this.#body([{}, knockoutOf(off, this.store.view.uniform)], true);
       const reply = await this.#trial.run((signal) => post('attention/knockout', body, signal));
       if (reply === undefined) return;
       this.notice.hide();

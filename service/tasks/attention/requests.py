@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictBool,
     StrictInt,
     StrictStr,
     ValidationInfo,
@@ -388,13 +389,21 @@ class StepsRequest(OneTextQuestion):
 
 
 class HeadsQuestion(Parameters):
-    """Heads that are switched off."""
+    """Heads of some layers."""
 
     model_config = ConfigDict(extra="forbid")
 
     kind: Kind = Field("cross", description="`encoder`, `decoder` or `cross`.")
     layers: Numbers = Field("all", description="Layer numbers, or `all`; -1 is the last layer.")
     heads: Numbers = Field("all", description="Head numbers, or `all`; -1 is the last head.")
+
+
+class SwitchedHeadsQuestion(HeadsQuestion):
+    """Heads that are switched off, or made uniform."""
+
+    uniform: StrictBool = Field(
+        False, description="The heads stay, but attend to all tokens equally."
+    )
 
 
 class EdgeQuestion(HeadsQuestion):
@@ -409,8 +418,8 @@ class KnockoutQuestion(Parameters):
 
     model_config = ConfigDict(extra="forbid")
 
-    heads: ListOf[HeadsQuestion] = Field(
-        [], description="Heads to switch off.", max_length=MAX_PARTS
+    heads: ListOf[SwitchedHeadsQuestion] = Field(
+        [], description="Heads to switch off, or to make uniform.", max_length=MAX_PARTS
     )
     edges: ListOf[EdgeQuestion] = Field(
         [],
