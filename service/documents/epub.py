@@ -54,6 +54,9 @@ def _read_part(root: Element, _name: str) -> XmlDocument:
     kind = local_name(root)
     if kind == "html":
         blocks = [*BlockReader(_page_role).read(root), *_attributes(root)]
+        for element in root.iterfind(".//*[@translate='yes']"):
+            if any(says_translated(dict(each.attrib)) is False for each in element.iterancestors()):
+                blocks += BlockReader(_page_role).read(element)
         return XmlDocument(root, blocks, _set_page_language)
     if kind == "package":
         blocks = reader_of("title", "description").read(root)

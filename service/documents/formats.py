@@ -103,10 +103,11 @@ def format_of(name: str) -> Format:
     return FORMATS[suffix]
 
 
-def read_document(name: str, data: bytes) -> Document:
+def read_document(name: str, data: bytes, keeps_fuzzy: bool = False) -> Document:
+    """Reads a document. With `keeps_fuzzy`, the entries of gettext that are fuzzy remain so."""
     chosen = format_of(name)
     if len(data) > MAX_BYTES:
         raise DocumentTooLargeError(
             f"the file has {len(data)} bytes; the limit is {MAX_BYTES}. Split it"
         )
-    return chosen.read(data)
+    return read_po(data, keeps_fuzzy) if chosen.read is read_po else chosen.read(data)

@@ -44,7 +44,7 @@ from service.text.code_values import is_prose
 _PARTS = {
     "word": r"word/(?:header|footer|footnotes|endnotes|comments|glossary/document)\d*\.xml",
     "ppt": r"ppt/(?:slides/slide\d+|(?:notesSlides|slideMasters|slideLayouts|comments)/\w+)\.xml",
-    "xl": r"xl/(?:sharedStrings|comments\d*|drawings/drawing\d+|worksheets/\w+)\.xml",
+    "xl": r"xl/(?:sharedStrings|comments\d*|(?:comments|drawings)/\w+|worksheets/\w+)\.xml",
 }
 _SHARED_PARTS = r"\w+/(?:charts/chart|diagrams/(?:data|drawing))\d*\.xml|docProps/core\.xml"
 

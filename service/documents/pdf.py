@@ -43,15 +43,14 @@ def read_pdf(data: bytes) -> PassageDocument:
             number += 1
             for paragraph in _paragraphs(page.extract_text().splitlines()):
                 parts += (_passage(paragraph) if has_letters(paragraph) else paragraph, "\n\n")
-            objects = page.get("/Resources", {}).get_object().get("/XObject", {}).get_object()
-            skipped["images"] += sum(
-                each.get_object().get("/Subtype") == "/Image" for each in objects.values()
-            )
+            objects = page["/Resources"].get("/XObject") if "/Resources" in page else None
+            for each in objects.get_object().values() if objects is not None else ():
+                skipped["images"] += each.get_object().get("/Subtype") == "/Image"
     except _DAMAGED as error:
         raise DocumentError(f"page {number} of the PDF cannot be read: {error}") from None
     if not any(isinstance(part, Passage) for part in parts):
         raise DocumentError("the PDF has no text; read scanned pages by a program for OCR first")
-    return PassageDocument(parts, skipped=skipped)
+    return PassageDocument(parts, skipped=+skipped)
 
 
 def _passage(text: str) -> Passage:

@@ -21,6 +21,10 @@ _END = re.compile(r"[.!?:;。！？…][\"'”’)\]」』）】》]*$")
 _FIRST_WORD = re.compile(rf"[{UNSPACED}]|\S+")
 
 
+# White space between the columns of a table. Two spaces may also follow the end of a sentence.
+_COLUMNS = re.compile(r"(\s*\t\s*| {3,}|(?<=[^\s.!?:;…]) {2}(?=\S))")
+
+
 def read_text(data: bytes) -> PassageDocument:
     """Reads a text file; blank lines and indents are kept."""
     mark, text, encoding = decode(data)
@@ -33,7 +37,11 @@ def _paragraphs(lines: Sequence[Line]) -> Iterator[str | Passage]:
         if has_content and _is_wrapped(paragraph):
             yield joined(paragraph)
         else:
-            yield from (joined([line]) for line in paragraph)
+            for line in paragraph:
+                yield line.prefix
+                columns = _COLUMNS.split(line.content)
+                yield from (joined([Line("", column, "")]) for column in columns)
+                yield line.suffix
 
 
 def _is_wrapped(lines: Sequence[Line]) -> bool:
@@ -45,7 +53,7 @@ def _is_wrapped(lines: Sequence[Line]) -> bool:
     """
     contents = [line.content for line in lines]
     width = max(map(len, contents))
-    if len(lines) < 2 or width < MIN_WRAPPED_WIDTH:
+    if len(lines) < 2 or width < MIN_WRAPPED_WIDTH or any(map(_COLUMNS.search, contents)):
         return False
     if len(lines) == 2 and _END.search(contents[0]):
         return False

@@ -1,6 +1,6 @@
 """Reads and writes documents in a process of its own, so that no document can harm the server.
 
-The process runs this module: `python -m service.documents.reader SOCKET MAX_BYTES MAX_SECONDS`,
+The process runs `python -m service.documents.reader SOCKET MAX_BYTES MAX_SECONDS KEEPS_FUZZY`,
 where SOCKET is the descriptor of an inherited socket. It forks a child with these limits for each
 request. It ends when a child fails, or when the server closes the socket. The socket carries texts
 and the descriptors of documents. The process opens no other file.
@@ -88,7 +88,10 @@ class ReadDocument:
 class DocumentReader:
     """Reads and writes documents, one at a time, in a process that is replaced if it fails."""
 
-    def __init__(self, max_file_bytes: int, max_seconds: int = MAX_SECONDS) -> None:
+    def __init__(
+        self, max_file_bytes: int, max_seconds: int = MAX_SECONDS, keeps_fuzzy: bool = False
+    ) -> None:
+        self.keeps_fuzzy = keeps_fuzzy
         self.max_bytes = max(MIN_MEMORY, MEMORY_FACTOR * max_file_bytes)
         self.max_seconds = max_seconds
         self.lock = asyncio.Lock()
@@ -128,7 +131,7 @@ class DocumentReader:
             if self.is_closed:
                 raise stopping()
             if self.process is None or self.process.has_ended:
-                self.process = _Process(self.max_bytes, self.max_seconds)
+                self.process = _Process(self.max_bytes, self.max_seconds, self.keeps_fuzzy)
             process = self.process
             work = asyncio.create_task(asyncio.to_thread(ask, process))
             try:
@@ -146,14 +149,14 @@ class DocumentReader:
 
 
 class _Process:
-    def __init__(self, max_bytes: int, max_seconds: int) -> None:
+    def __init__(self, max_bytes: int, max_seconds: int, keeps_fuzzy: bool) -> None:
         self.max_bytes = max_bytes
         self.max_seconds = max_seconds
         self.has_ended = False
         self.connection, theirs = socket.socketpair()
         with theirs:
             command = module_command("service.documents.reader")
-            arguments = map(str, (theirs.fileno(), max_bytes, max_seconds))
+            arguments = map(str, (theirs.fileno(), max_bytes, max_seconds, int(keeps_fuzzy)))
             self.child = subprocess.Popen([*command, *arguments], pass_fds=[theirs.fileno()])
         with suppress(OSError):  # it has ended already
             os.setpriority(os.PRIO_PROCESS, self.child.pid, NICENESS)
@@ -230,14 +233,14 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", errors="replace")
 
 
-def answer(request: Sequence[bytes]) -> list[bytes]:
+def answer(request: Sequence[bytes], keeps_fuzzy: bool = False) -> list[bytes]:
     """Reads a document, or writes its translation, and returns the parts of the answer.
 
     The parts of a request are the name, the content and, to write, the language and translations.
     """
     name, data, *rest = request
     try:
-        document = read_document(name.decode(), data)
+        document = read_document(name.decode(), data, keeps_fuzzy)
         texts = document.texts()
         if rest:
             language, *translations = (part.decode() for part in rest)
@@ -288,13 +291,13 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
 
-def _answer_one(connection: socket.socket) -> list[bytes]:
+def _answer_one(connection: socket.socket, keeps_fuzzy: bool) -> list[bytes]:
     """Returns the answer to a request. A written document replaces the one that was read."""
     _, (descriptor,), *_ = socket.recv_fds(connection, len(_BEGIN), 1)
     name, *rest = _unpacked(connection.makefile("rb"))
     with open(descriptor, "r+b") as file:
         file.seek(0)
-        kind, *parts = answer([name, file.read(), *rest])
+        kind, *parts = answer([name, file.read(), *rest], keeps_fuzzy)
         if rest and kind == Answer.DONE:
             file.seek(0)
             file.truncate()
@@ -302,7 +305,9 @@ def _answer_one(connection: socket.socket) -> list[bytes]:
     return [kind, *parts]
 
 
-def _serve_one(connection: socket.socket, *limits: int) -> None:
+def _serve_one(
+    connection: socket.socket, max_bytes: int, max_seconds: int, keeps_fuzzy: int
+) -> None:
     """Answers one request in a child. If the child fails, this process ends with its status."""
     parent = os.getpid()
     child = os.fork()
@@ -310,10 +315,10 @@ def _serve_one(connection: socket.socket, *limits: int) -> None:
         status = CHILD_FAILED
         try:
             _end_with_parent()
-            _limit(*limits)
+            _limit(max_bytes, max_seconds)
             if os.getppid() != parent:  # the parent has ended before the call of prctl
                 raise ProcessLookupError
-            connection.sendall(_packed(_answer_one(connection)))
+            connection.sendall(_packed(_answer_one(connection, bool(keeps_fuzzy))))
             status = 0
         except MemoryError:
             status = NO_MEMORY

@@ -50,6 +50,12 @@ def translate(  # noqa: PLR0913 - one parameter is one flag
     models: Models = None,
     api_key: ApiKey = "",
     requests: Requests = 4,
+    keeps_fuzzy: Annotated[
+        bool,
+        typer.Option(
+            "--keep-fuzzy", envvar="REGARD_KEEP_FUZZY", help="keep this flag in .po files"
+        ),
+    ] = False,
     is_forced: Annotated[
         bool, typer.Option("--force", help="replace translations that exist")
     ] = False,
@@ -68,7 +74,8 @@ def translate(  # noqa: PLR0913 - one parameter is one flag
         jobs = _unfinished_jobs(Path(source), target, target_language, is_forced)
         if jobs:
             with connected(url, models, api_key, requests) as client:
-                _translate_files(TextTranslator(client, source_language, target_language), jobs)
+                translator = TextTranslator(client, source_language, target_language)
+                _translate_files(translator, jobs, keeps_fuzzy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +193,12 @@ def _unfinished_jobs(
     return [job for job in jobs if not job.is_done]
 
 
-def _translate_files(translator: TextTranslator, jobs: Sequence[Job]) -> None:
+def _translate_files(translator: TextTranslator, jobs: Sequence[Job], keeps_fuzzy: bool) -> None:
     num_faults = 0
     with progress_bar() as progress:
         for job in jobs:
             try:
-                _translate_file(translator, job, progress)
+                _translate_file(translator, job, progress, keeps_fuzzy)
             except (DocumentError, RefusedError, OSError) as error:
                 num_faults += 1
                 say(f"{job.source}: {error}")
@@ -199,8 +206,10 @@ def _translate_files(translator: TextTranslator, jobs: Sequence[Job]) -> None:
         raise stop(f"{num_faults} of {len(jobs)} files could not be translated")
 
 
-def _translate_file(translator: TextTranslator, job: Job, progress: Progress) -> None:
-    document = read_document(job.source.name, job.source.read_bytes())
+def _translate_file(
+    translator: TextTranslator, job: Job, progress: Progress, keeps_fuzzy: bool
+) -> None:
+    document = read_document(job.source.name, job.source.read_bytes(), keeps_fuzzy)
     texts = document.texts()
     task = progress.add_task(str(job.source), total=len(texts))
     translations = translator.translate(

@@ -152,6 +152,7 @@ class Settings(BaseSettings):
     max_attention_values: PositiveInt = 1_000_000
     max_token_vectors: PositiveInt = 16384
     files: bool = False
+    keep_fuzzy: bool = False
     max_file_bytes: PositiveInt = 20 * 1024 * 1024
     max_files: PositiveInt = 8
     max_connections: PositiveInt = 4096

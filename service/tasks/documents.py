@@ -111,7 +111,7 @@ class DocumentTranslator:
         self.quota = quota
         self.settings = settings
         self.store = DocumentStore(folder)
-        self.reader = DocumentReader(settings.max_file_bytes)
+        self.reader = DocumentReader(settings.max_file_bytes, keeps_fuzzy=settings.keep_fuzzy)
         self.num_open = self.open_bytes = 0  # of the documents that are being translated
         self.timer: asyncio.TimerHandle | None = None
         # Threads of the reader's answers, too, let the event loop run often.
