@@ -13,12 +13,12 @@ from service.api.app import create_web, http_config
 from service.api.context import Services
 from service.api.middleware import Application
 from service.core import Core, build_core
-from service.documents.store import TemporaryFolder
 from service.http_server.drain import DrainingServer
 from service.ipc.machine import freeze_heap
 from service.models.catalog import Catalog
 from service.scheduling.supervisor import StartWorker, start_process
 from service.settings import Settings
+from service.state.documents import TemporaryFolder
 
 
 def create_app(

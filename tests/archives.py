@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
-from service.documents.store import Content
+from service.state.documents import Content
 
 DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'

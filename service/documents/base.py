@@ -14,9 +14,6 @@ from service.text.letters import has_letters, split_margins
 MAX_PIECES = 500_000
 
 _SKIPPED = re.compile(rb"<(?:\w+:)?(img|image|blip|svg|math|oMath)\b", re.IGNORECASE)
-_TAG = re.compile(r"<[^<>]*>")
-_EMPTY_ELEMENT = re.compile(r"<([a-zA-Z]++)[^<>]*+></\1>")
-
 # Space at which a text may be wrapped: no mark of a list, a quote, a heading or code follows.
 _WRAPPING_SPACE = re.compile(r" (?!(?:[-+*>]|#{1,6}|\d{1,9}[.)])\s|```|~~~)")
 
@@ -147,18 +144,10 @@ def joined(lines: Sequence[Line]) -> str | Passage:
         kept = [
             replace(line, content=content) for line, content in zip(lines, wrapped, strict=False)
         ]
-        if len(kept) < len(lines):
-            kept[-1] = replace(kept[-1], suffix=_joined_end(lines[len(kept) - 1 :]))
+        kept[-1] = replace(kept[-1], suffix=lines[-1].suffix)
         return "".join(map(str, kept))
 
     return Passage(text, place)
-
-
-def _joined_end(lines: Sequence[Line]) -> str:
-    """Returns the end of a line that replaces several lines: all tags after the first content."""
-    first, *others = lines
-    tags = _TAG.findall(first.suffix + "".join(line.prefix + line.suffix for line in others))
-    return _EMPTY_ELEMENT.sub("", "".join(tags)) + _TAG.sub("", lines[-1].suffix)
 
 
 def wrap(translation: str, contents: Sequence[str]) -> list[str]:

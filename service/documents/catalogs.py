@@ -32,6 +32,7 @@ _PROPERTIES = re.compile(
 _ESCAPE = re.compile(r"\\(?:[uU]([0-9a-fA-F]{4})|(?:\r\n|[\r\n])[ \t\f]*|([\s\S]))")
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
+# The language of a catalogue of Flutter, and of one of Rails, which is its first key.
 _LOCALE = re.compile(r'("@@locale"\s*:\s*")[^"]*')
 _ROOT = re.compile(
     r"(\A(?:\s*(?:#.*|---)?$\s)*[\"']?)[a-z]{2,3}(?:[-_]\w{2,4})?(?=[\"']?:\s)", re.MULTILINE
@@ -70,7 +71,7 @@ _OF_PROPERTIES = _Syntax(_PROPERTIES, unescaped, _property)
 
 
 def read_json(data: bytes, is_arb: bool = False) -> PassageDocument:
-    """Reads a JSON file; its layout and the values that are code are kept."""
+    """Reads a JSON file. In a catalogue of Flutter, keys with `@` have metadata, which is kept."""
     mark, text, encoding = decode(data, ",[{")
     try:
         json.loads(text, parse_int=str)  # int() refuses numbers of more than 4,300 digits
@@ -81,12 +82,11 @@ def read_json(data: bytes, is_arb: bool = False) -> PassageDocument:
     except RecursionError:
         raise DocumentError("the lists and objects of the file are nested too deep") from None
     parts = [mark, *_parts(text, _OF_JSON, is_arb)]
-    return PassageDocument(parts, _set_locale if is_arb else None, encoding=encoding)
+    return PassageDocument(parts, partial(_named, _LOCALE) if is_arb else None, encoding=encoding)
 
 
-def read_arb(data: bytes) -> PassageDocument:
-    """Reads a catalogue of Flutter. The keys of metadata begin with `@`."""
-    return read_json(data, is_arb=True)
+def _named(place: re.Pattern[str], written: str, language: str) -> str:
+    return place.sub(lambda found: found[1] + language, written, count=1)
 
 
 def read_strings(data: bytes) -> PassageDocument:
@@ -133,10 +133,6 @@ def _passage(source: str, value: str, write: Callable[[str], str]) -> Passage:
     return Passage(core, place)
 
 
-def _set_locale(written: str, language: str) -> str:
-    return _LOCALE.sub(lambda found: found[1] + language.replace("-", "_"), written, count=1)
-
-
 def read_yaml(data: bytes) -> PassageDocument:
     """Reads a YAML file, such as a catalogue of Rails, whose first key is a language."""
     mark, text, encoding = decode(data, ":-")
@@ -144,7 +140,7 @@ def read_yaml(data: bytes) -> PassageDocument:
         parts = [mark, *_yaml_parts(text)]
     except yaml.YAMLError as error:
         raise DocumentError(f"the file is not YAML: {' '.join(str(error).split())}") from None
-    return PassageDocument(parts, _set_root, encoding=encoding)
+    return PassageDocument(parts, partial(_named, _ROOT), encoding=encoding)
 
 
 def _yaml_parts(text: str) -> Iterator[str | Passage]:
@@ -198,10 +194,6 @@ def _scalar(value: str, source: str, style: str) -> str:
         if not style and yaml.load(f"[k: {value}]", yaml.CSafeLoader) == [{"k": value}]:
             return value
     return json.dumps(value, ensure_ascii=False)
-
-
-def _set_root(written: str, language: str) -> str:
-    return _ROOT.sub(lambda found: found[1] + language, written, count=1)
 
 
 _RESOLVER: Any = yaml.resolver.Resolver()

@@ -6,13 +6,7 @@ from functools import partial
 from pathlib import PurePath
 
 from service.documents.base import DocumentTooLargeError, PassageDocument, UnsupportedFormatError
-from service.documents.catalogs import (
-    read_arb,
-    read_json,
-    read_properties,
-    read_strings,
-    read_yaml,
-)
+from service.documents.catalogs import read_json, read_properties, read_strings, read_yaml
 from service.documents.epub import read_epub
 from service.documents.gettext import read_po
 from service.documents.html import read_html
@@ -40,48 +34,35 @@ class Format:
     read: Callable[[bytes], Document]
 
 
-def _open_document(kind: str) -> Format:
-    media_type = f"application/vnd.oasis.opendocument.{kind}"
-    return Format(media_type, partial(read_open_document, kind=kind))
-
-
-_RESOURCES = Format("application/xml", read_resources)
 _OFFICE = "application/vnd.openxmlformats-officedocument"
-_ASS = Format("text/x-ssa", read_ass)
-_YAML = Format("application/yaml", read_yaml)
-_HTML = Format("text/html", read_html)
-_XLIFF = Format("application/xliff+xml", read_xliff)
+_OPEN = "application/vnd.oasis.opendocument"
+_TABLE: tuple[tuple[str, str, Callable[..., Document]], ...] = (
+    (".txt", "text/plain", read_text),
+    (".md", "text/markdown", read_markdown),
+    (".html .htm", "text/html", read_html),
+    (".srt", "application/x-subrip", read_srt),
+    (".vtt", "text/vtt", read_vtt),
+    (".ass .ssa", "text/x-ssa", read_ass),
+    (".po", "text/x-gettext-translation", read_po),
+    (".xlf .xliff", "application/xliff+xml", read_xliff),
+    (".json", "application/json", read_json),
+    (".arb", "application/json", partial(read_json, is_arb=True)),
+    (".strings", "text/plain", read_strings),
+    (".properties", "text/plain", read_properties),
+    (".yml .yaml", "application/yaml", read_yaml),
+    (".xml .resx", "application/xml", read_resources),
+    (".docx", f"{_OFFICE}.wordprocessingml.document", partial(read_office, folder="word")),
+    (".pptx", f"{_OFFICE}.presentationml.presentation", partial(read_office, folder="ppt")),
+    (".xlsx", f"{_OFFICE}.spreadsheetml.sheet", partial(read_office, folder="xl")),
+    (".odt", f"{_OPEN}.text", partial(read_open_document, kind="text")),
+    (".odp", f"{_OPEN}.presentation", partial(read_open_document, kind="presentation")),
+    (".ods", f"{_OPEN}.spreadsheet", partial(read_open_document, kind="spreadsheet")),
+    (".pdf", "application/pdf", read_pdf),
+    (".epub", "application/epub+zip", read_epub),
+)
 
 # Maps each extension, in lower case, to its format.
-FORMATS: dict[str, Format] = {
-    ".txt": Format("text/plain", read_text),
-    ".md": Format("text/markdown", read_markdown),
-    ".html": _HTML,
-    ".htm": _HTML,
-    ".srt": Format("application/x-subrip", read_srt),
-    ".vtt": Format("text/vtt", read_vtt),
-    ".ass": _ASS,
-    ".ssa": _ASS,
-    ".po": Format("text/x-gettext-translation", read_po),
-    ".xlf": _XLIFF,
-    ".xliff": _XLIFF,
-    ".json": Format("application/json", read_json),
-    ".arb": Format("application/json", read_arb),
-    ".strings": Format("text/plain", read_strings),
-    ".properties": Format("text/plain", read_properties),
-    ".yml": _YAML,
-    ".yaml": _YAML,
-    ".xml": _RESOURCES,
-    ".resx": _RESOURCES,
-    ".docx": Format(f"{_OFFICE}.wordprocessingml.document", partial(read_office, folder="word")),
-    ".pptx": Format(f"{_OFFICE}.presentationml.presentation", partial(read_office, folder="ppt")),
-    ".xlsx": Format(f"{_OFFICE}.spreadsheetml.sheet", partial(read_office, folder="xl")),
-    ".odt": _open_document("text"),
-    ".odp": _open_document("presentation"),
-    ".ods": _open_document("spreadsheet"),
-    ".pdf": Format("application/pdf", read_pdf),
-    ".epub": Format("application/epub+zip", read_epub),
-}
+FORMATS = {name: Format(kind, read) for names, kind, read in _TABLE for name in names.split()}
 
 
 def written_extension(path: PurePath) -> str:

@@ -8,9 +8,11 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from pypdf import PdfReader
 from pypdf.errors import PyPdfError
+from pypdf.generic import DictionaryObject
 
 from service.documents.base import DocumentError, Passage, PassageDocument
 from service.documents.markdown import Markdown
@@ -43,8 +45,9 @@ def read_pdf(data: bytes) -> PassageDocument:
             number += 1
             for paragraph in _paragraphs(page.extract_text().splitlines()):
                 parts += (_passage(paragraph) if has_letters(paragraph) else paragraph, "\n\n")
-            objects = page["/Resources"].get("/XObject") if "/Resources" in page else None
-            for each in objects.get_object().values() if objects is not None else ():
+            objects: Any = page["/Resources"] if "/Resources" in page else {}
+            objects = objects.get("/XObject") or DictionaryObject()
+            for each in objects.get_object().values():
                 skipped["images"] += each.get_object().get("/Subtype") == "/Image"
     except _DAMAGED as error:
         raise DocumentError(f"page {number} of the PDF cannot be read: {error}") from None

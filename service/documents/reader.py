@@ -29,10 +29,10 @@ from typing import BinaryIO, TypeVar, cast
 
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import Document, read_document
-from service.documents.store import Content
 from service.documents.tagged import plain_text
 from service.errors import FULL_DISK, fault, stopping
 from service.ipc.processes import module_command
+from service.state.documents import Content
 from service.text.messages import without_syntax
 
 logger = logging.getLogger("regard.documents")

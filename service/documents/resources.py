@@ -8,7 +8,7 @@ from functools import partial
 from service.documents.base import DocumentError
 from service.documents.catalogs import unescaped
 from service.documents.inline import BlockReader, Role
-from service.documents.tagged import Block, Element, Node, TaggedText, local_name
+from service.documents.tagged import Block, Element, Node, TaggedText, local_name, words_of
 from service.documents.xliff import read_xliff
 from service.documents.xml_files import XmlDocument, XmlParser
 from service.text.code_values import is_prose
@@ -60,14 +60,11 @@ def _of_android(block: Block) -> Block:
     """Returns a block whose text has characters in place of the escapes of Android."""
     text = block.text
     nodes = [text.before, *text.nodes, text.after]
-    quotes = "'" if any(_QUOTE.search(node) for node in _words(nodes)) else "'\""
-    read = TaggedText(_mapped(nodes, _read), keeps_lines=True)
+    quotes = "'" if _QUOTE.search(words_of(nodes)) else "'\""
+    read = TaggedText(
+        _mapped(nodes, lambda source: unescaped(_SPACES.sub(" ", source))), keeps_lines=True
+    )
     return Block(read, lambda found: block.place(_mapped(found, partial(_escaped, quotes=quotes))))
-
-
-def _words(nodes: Sequence[Node]) -> Iterator[str]:
-    for node in nodes:
-        yield from [node] if isinstance(node, str) else _words(node.children)
 
 
 def _mapped(nodes: Sequence[Node], change: Callable[[str], str]) -> list[Node]:
@@ -77,10 +74,6 @@ def _mapped(nodes: Sequence[Node], change: Callable[[str], str]) -> list[Node]:
         else replace(node, children=_mapped(node.children, change))
         for node in nodes
     ]
-
-
-def _read(source: str) -> str:
-    return unescaped(_SPACES.sub(" ", source))
 
 
 def _escaped(words: str, quotes: str) -> str:

@@ -17,7 +17,6 @@ from typing import Any
 
 from model.errors import CheckpointError
 from service.core import Core, CoreLease, build_core
-from service.documents.store import TemporaryFolder
 from service.errors import InternalError, ServiceError, fault
 from service.http_workers.messages import (
     Answer,
@@ -43,6 +42,7 @@ from service.models.catalog import Catalog
 from service.scheduling.supervisor import StartWorker
 from service.scheduling.supervisor import start_process as start_worker_process
 from service.settings import Settings
+from service.state.documents import TemporaryFolder
 from service.workers.messages import ModelSet
 
 logger = logging.getLogger("regard.http_workers")

@@ -19,7 +19,6 @@ from model.sequence import DecodingOptions
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import format_of, written_extension
 from service.documents.reader import DocumentReader, ReadDocument
-from service.documents.store import Content, DocumentState, DocumentStore
 from service.errors import (
     DeadlineExceededError,
     InvalidRequestError,
@@ -29,6 +28,7 @@ from service.errors import (
     fault,
 )
 from service.settings import Settings
+from service.state.documents import Content, DocumentState, DocumentStore
 from service.state.quota import Quota
 from service.tasks.context import RequestContext
 from service.tasks.grouping import grouped

@@ -23,7 +23,6 @@ import service.server
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import FORMATS
 from service.documents.reader import DocumentReader, ReadDocument
-from service.documents.store import Content, DocumentState, DocumentStore, TemporaryFolder
 from service.documents.xml_files import FREE_BYTES
 from service.errors import (
     DeadlineExceededError,
@@ -38,6 +37,7 @@ from service.errors import (
     UnavailableError,
     UnsupportedLanguageError,
 )
+from service.state.documents import Content, DocumentState, DocumentStore, TemporaryFolder
 from service.tasks import documents as translator
 from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import AnyServer, Server, assert_error

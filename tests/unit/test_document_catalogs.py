@@ -139,7 +139,7 @@ def test_languages_of_catalogues_are_named() -> None:
         rewrite("a.yml", "# a\n---\nen:\n  k: Hi\n", str, "pt-BR") == "# a\n---\npt-BR:\n  k: Hi\n"
     )
     assert rewrite("a.yml", "title: Hi\n", str, "pt") == "title: Hi\n"
-    assert rewrite("a.arb", '{"@@locale": "en"}', str, "pt-BR") == '{"@@locale": "pt_BR"}'
+    assert rewrite("a.arb", '{"@@locale": "en"}', str, "pt-BR") == '{"@@locale": "pt-BR"}'
 
 
 def test_escapes_of_android() -> None:

@@ -21,8 +21,8 @@ from service.documents import reader as reader_module
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import FORMATS, read_document, written_extension
 from service.documents.reader import DocumentReader
-from service.documents.store import DocumentState, DocumentStore
 from service.errors import UnavailableError
+from service.state.documents import DocumentState, DocumentStore
 from service.tasks.documents import translated_name
 from tests.archives import bytes_of, content_of, docx, run, upper
 from tests.unit.test_document_mutations import DOCUMENTS

@@ -20,7 +20,6 @@ from service.api.request.translation import download, enabled, open_job
 from service.api.responses import JSONResponse
 from service.documents.base import DocumentError
 from service.documents.formats import extension_of, format_of
-from service.documents.store import DocumentState
 from service.errors import (
     KINDS,
     InvalidRequestError,
@@ -30,6 +29,7 @@ from service.errors import (
     outcome,
 )
 from service.metrics.figures import DOCUMENT
+from service.state.documents import DocumentState
 from service.tasks.context import RequestContext
 from service.tasks.documents import DocumentJob, DocumentTranslator
 from service.tasks.parameters import Parameters

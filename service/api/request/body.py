@@ -16,7 +16,6 @@ from starlette.requests import ClientDisconnect, Request
 from service.api import error_texts
 from service.api.context import HttpContext, context_of, services_of
 from service.api.request.parameters import FORM, JSON, MULTIPART, Upload
-from service.documents.store import Content
 from service.errors import (
     SHOWN_CHARS,
     DeadlineExceededError,
@@ -32,6 +31,7 @@ from service.http_server.byte_budget import (
     STALLED_SECONDS,
     Reservation,
 )
+from service.state.documents import Content
 
 T = TypeVar("T")
 Pieces = AsyncGenerator[bytes, None]

@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field, PlainValidator, ValidationError, WithJson
 from pydantic_core import ErrorDetails
 
 from service.api import error_texts
-from service.documents.store import Content
 from service.errors import SHOWN_CHARS, InvalidRequestError
+from service.state.documents import Content
 from service.tasks.parameters import REFUSED, refuse
 
 JSON = "application/json"

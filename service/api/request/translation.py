@@ -20,7 +20,6 @@ from service.api.request.parameters import Upload
 from service.api.responses import CHUNK_BYTES
 from service.documents.base import DocumentError, DocumentTooLargeError, UnsupportedFormatError
 from service.documents.formats import format_of
-from service.documents.store import Content, DocumentState
 from service.errors import (
     InvalidRequestError,
     RequestTooLargeError,
@@ -31,6 +30,7 @@ from service.metrics.figures import NO_MODEL
 from service.models.catalog import Catalog
 from service.models.served import NotLoadedError
 from service.settings import Settings
+from service.state.documents import Content, DocumentState
 from service.tasks.context import RequestContext
 from service.tasks.documents import DocumentJob, DocumentTranslator
 from service.tasks.translation.sentences import TranslatedText
