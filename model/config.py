@@ -92,7 +92,8 @@ class AttentionSpec:
     scale: float | None = None  # factor of the scores; None for 1 / sqrt(K)
     qk_norm: NormSpec | None = None  # of each head's queries and keys, before rotation
     rope: Rope | None = None
-    buckets: int = 0  # of a relative position bias, which all layers share (MPNet); 0 for no bias
+    buckets: int = 0  # of a relative position bias, which all layers share (T5); 0 for no bias
+    max_distance: int = 128  # distance from which on all keys are in the last bucket
     has_alibi: bool = False  # whether the distance lowers the score (Press et al. 2022, "ALiBi")
     is_causal: bool = False  # whether a token attends only to itself and to earlier tokens
     window: int | None = None  # largest distance to a token that is attended; None for all
@@ -177,9 +178,13 @@ class ModelConfig:
     # Marian normalizes only the queries' input.
     norms_keys: bool = True
     activation: Activation = Activation.RELU
+    has_sinusoids: bool = True  # whether a position table is computed, of the kind `sinusoids`
     sinusoids: Sinusoids = Sinusoids.MARIAN
     position_offset: int = 0  # row of the position table for the first token
+    max_positions: int = 0  # rows of a learned position table of each side; 0 for no such table
+    norms_embedding: bool = False  # whether a norm follows the sum of the embedding
     scales_embeddings: bool = True  # whether token embeddings are multiplied by sqrt(D)
+    scales_output: bool = False  # whether the last hidden states are divided by sqrt(D) (T5)
     has_output_bias: bool = True
     layer_norm_eps: float = 1e-6  # added to the variance in layer norm
     max_length_factor: float = 3.0  # maximum ratio of target tokens to source tokens
@@ -187,11 +192,12 @@ class ModelConfig:
     # The decoder layer whose cross-attention was trained to align tokens.
     alignment_layer: int | None = None  # counted from 0; None if the checkpoint names none
     alignment_head: int = 0  # the head of this layer that was trained to align tokens
+    block: BlockSpec | None = None  # of the encoder; None if the sizes and switches above say all
 
     def __post_init__(self) -> None:
         layers = "encoder_layers", "decoder_layers"
         reasons = too_small(self, ["d_model", "num_heads", "ffn_dim", *layers])
-        if not reasons and self.d_model % (2 * self.num_heads):
+        if not reasons and self.block is None and self.d_model % (2 * self.num_heads):
             reasons.append(
                 f"d_model {self.d_model} is not a multiple of 2 x {self.num_heads} heads"
             )
@@ -219,11 +225,12 @@ class ModelConfig:
 
     @property
     def head_dim(self) -> int:
-        return self.d_model // self.num_heads
+        mixer = None if self.block is None else self.block.mixer
+        return self.d_model // self.num_heads if mixer is None else mixer.head_dim
 
     @property
     def encoder_block(self) -> BlockSpec:
-        return BlockSpec(
+        return self.block or BlockSpec(
             self.d_model,
             self.ffn_dim,
             AttentionSpec.of_width(self.d_model, self.num_heads),
@@ -236,15 +243,24 @@ class ModelConfig:
     @property
     def decoder_block(self) -> BlockSpec:
         block = self.encoder_block
-        mixer = None if self.decoder is DecoderKind.SSRU else block.mixer
-        return replace(block, mixer=mixer and replace(mixer, is_causal=True), cross=block.mixer)
+        assert block.mixer is not None
+        mixer = replace(block.mixer, is_causal=True)
+        is_ssru = self.decoder is DecoderKind.SSRU
+        cross = replace(block.mixer, buckets=0)
+        return replace(block, mixer=None if is_ssru else mixer, cross=cross)
 
     @property
     def blocks(self) -> tuple[BlockSpec, ...]:
         return self.encoder_block, self.decoder_block
 
+    @property
+    def max_tokens(self) -> int | None:
+        """Returns the number of tokens for which there are positions; None for no limit."""
+        return self.max_positions - self.position_offset if self.max_positions else None
+
     def max_target_tokens(self, source_tokens: int) -> int:
-        return max(self.min_target_tokens, -int(-self.max_length_factor * source_tokens // 1))
+        most = max(self.min_target_tokens, -int(-self.max_length_factor * source_tokens // 1))
+        return most if self.max_tokens is None else min(most, self.max_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,9 @@ def start_token(config: ModelConfig) -> int:
 class Embedding(nn.Module):
     """Adds the vector of each token to the vector of its position.
 
-    In most models, the token vector is first multiplied by sqrt(D). The position table is computed
-    on first use, and grows when a longer text needs more positions.
+    In most models, the token vector is first multiplied by sqrt(D). The table of sinusoids is
+    computed on first use, and grows when a longer text needs more positions. Other models have a
+    learned table, or no vectors of positions.
     """
 
     def __init__(self, vocab_size: int, config: ModelConfig) -> None:
@@ -51,6 +52,12 @@ class Embedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(vocab_size, config.d_model))
         self.scale = config.d_model**0.5 if config.scales_embeddings else 1.0
         self.config = config
+        self.positions: nn.Parameter | None = None
+        if config.max_positions:
+            self.positions = nn.Parameter(torch.empty(config.max_positions, config.d_model))
+        self.norm: nn.Module = nn.Identity()
+        if config.norms_embedding:
+            self.norm = new_norm(config.d_model, config.encoder_block.norm)
         table = torch.empty(0, config.d_model, device="cpu")  # checkpoints do not store it
         self.register_buffer("table", table, persistent=False)
         self.quantized: Int8Matrix | None = None
@@ -76,17 +83,27 @@ class Embedding(nn.Module):
             max_position: Largest position that `positions` may contain.
             kernels: Kernels that compute the embeddings. An int8 model does not use them.
         """
-        if self.quantized is not None:
+        if self.quantized is not None or not self.config.has_sinusoids:
             return self.parts(tokens, positions, max_position).embedded
         self.ensure_length(max_position)
         return kernels.embed(tokens, positions, self.weight, self.table, self.scale)
 
     def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
         """Returns the embeddings and their summands; the arguments are those of `forward`."""
-        self.ensure_length(max_position)
         vectors = scaled(self._vectors(tokens.clamp_min(0)), tokens, self.scale)
-        position = F.embedding(positions, self.table)
-        return TokenParts(vectors, position, vectors + position)
+        position = self._position(positions, max_position)
+        embedded = vectors if position is None else vectors + position
+        return TokenParts(vectors, position, self.norm(embedded))
+
+    def _position(self, positions: Tensor, max_position: int) -> Tensor | None:
+        if self.positions is not None:
+            rows = positions + self.config.position_offset
+            # Only padding is beyond the end of the table.
+            return F.embedding(rows.clamp_max(len(self.positions) - 1), self.positions)
+        if not self.config.has_sinusoids:
+            return None
+        self.ensure_length(max_position)
+        return F.embedding(positions, self.table)
 
     def _vectors(self, tokens: Tensor) -> Tensor:
         if self.quantized is None:

@@ -1,4 +1,4 @@
-"""Defines a stack of layers: the encoder of a translation model, or a text encoder."""
+"""Defines a stack of layers: an encoder, a decoder, or a text encoder."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -7,18 +7,28 @@ import torch
 from torch import Tensor, nn
 
 from model.architectures.embedding import Embedding, TextEmbedding
+from model.config import AttentionSpec, BlockSpec
 from model.layers.block import Block
+from model.layers.positions import RelativeBias, distance_bias
+from model.layers.sublayers import final_norm
 
 
-class EncoderStack(nn.Module):
-    """An embedding, layers and a final norm. The modules of `model.backends` run them.
+class Stack(nn.Module):
+    """An embedding, layers and a final norm.
 
     The final norm turns the output of the last layer into the hidden states.
     """
 
     embedding: Embedding | TextEmbedding
-    layers: nn.ModuleList
-    norm: nn.Module
+
+    def __init__(self, embedding: Embedding | TextEmbedding, specs: Sequence[BlockSpec]) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.specs = [spec.mixer for spec in specs]
+        self.layers = nn.ModuleList(Block(spec) for spec in specs)
+        self.norm = final_norm(specs[-1]) if specs else nn.Identity()
+        mixer = specs[0].mixer if specs else None
+        self.relative_bias = RelativeBias(mixer) if mixer is not None and mixer.buckets else None
 
     @property
     def device(self) -> torch.device:
@@ -31,6 +41,18 @@ class EncoderStack(nn.Module):
     def biases(self, length: int) -> Sequence[Tensor | None]:
         """Returns the bias by distance of each layer (`model.layers.positions`), or None.
 
-        The tables are for texts of up to `length` tokens.
+        The tables are for texts of up to `length` tokens. Equal layers share one.
         """
-        return [None] * len(self.layers)
+        found = {spec: self._bias(spec, length) for spec in dict.fromkeys(self.specs)}
+        return [found[spec] for spec in self.specs]
+
+    def _bias(self, spec: AttentionSpec | None, length: int) -> Tensor | None:
+        table = None if spec is None else distance_bias(spec, length, self.device)
+        if self.relative_bias is not None:
+            learned = self.relative_bias(length)
+            table = learned if table is None else learned + table
+        return None if table is None else table.to(next(self.embedding.parameters()).dtype)
+
+
+class EncoderStack(Stack):
+    """The encoder of a translation model, or a text encoder. `model.backends` runs its layers."""

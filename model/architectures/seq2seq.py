@@ -1,18 +1,16 @@
 """Implements the encoder-decoder Transformer that a ModelConfig describes."""
 
-from typing import cast
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.architectures.embedding import Embedding, start_token
-from model.architectures.encoder import EncoderStack
+from model.architectures.encoder import EncoderStack, Stack
 from model.config import ModelConfig
 from model.layers.attention import MultiHeadAttention
-from model.layers.block import Block
-from model.layers.cache import DecoderState
-from model.layers.sublayers import final_norm
+from model.layers.cache import DecoderState, LayerState
 from model.precision import Precision
 from model.quantization.int8 import Int8Linear, QuantizedMatrix
 
@@ -20,23 +18,19 @@ from model.quantization.int8 import Int8Linear, QuantizedMatrix
 class Encoder(EncoderStack):
     """Maps source ids to the memory, which the cross-attention of the decoder reads."""
 
+    embedding: Embedding
+
     def __init__(self, config: ModelConfig, embedding: Embedding) -> None:
-        super().__init__()
-        self.embedding: Embedding = embedding
-        spec = config.encoder_block
-        self.layers = nn.ModuleList(Block(spec) for _ in range(config.encoder_layers))
-        self.norm = final_norm(spec)
+        super().__init__(embedding, [config.encoder_block] * config.encoder_layers)
 
 
-class Decoder(nn.Module):
+class Decoder(Stack):
     """Maps target ids and memory to hidden states, and hidden states to logits."""
 
+    embedding: Embedding
+
     def __init__(self, config: ModelConfig, embedding: Embedding) -> None:
-        super().__init__()
-        self.embedding = embedding
-        spec = config.decoder_block
-        self.layers = nn.ModuleList(Block(spec) for _ in range(config.decoder_layers))
-        self.norm = final_norm(spec)
+        super().__init__(embedding, [config.decoder_block] * config.decoder_layers)
         if config.has_output_bias:
             self.output_bias = nn.Parameter(torch.zeros(config.target_vocab_size))
         else:  # a buffer and not a parameter, because no tensor of the checkpoint fills the bias
@@ -49,10 +43,6 @@ class Decoder(nn.Module):
             if config.tied_output
             else nn.Parameter(torch.empty(config.target_vocab_size, config.d_model))
         )
-
-    @property
-    def blocks(self) -> list[Block]:
-        return cast("list[Block]", list(self.layers))
 
     @property
     def output_weight(self) -> Tensor:
@@ -116,9 +106,24 @@ class Decoder(nn.Module):
         first, *later = [layer.mixer_residual for layer in self.blocks]
         inner = first.before(x)
         norms = [*(residual.norm for residual in later), self.norm]
-        for layer, layer_state, norm in zip(self.blocks, state.layers, norms, strict=True):
+        for layer, layer_state, norm in zip(self.blocks, self._biased(state), norms, strict=True):
             x, inner = layer(x, inner, layer_state, norm)
         return inner
+
+    def bias(self, length: int) -> Tensor | None:
+        """Returns the bias by distance of every layer; None if the decoder has only a mask."""
+        return None if self.relative_bias is None else self.biases(length)[0]
+
+    def _biased(self, state: DecoderState) -> list[LayerState]:
+        """Returns the state of each layer, with a bias (B, H, T, L) by distance if there is one."""
+        length = state.layers[0].self_key.shape[2]
+        table = self.bias(length)
+        if table is None:
+            return state.layers
+        keys = torch.arange(length, device=self.device)
+        columns = keys - state.positions[:, :, None] + length - 1  # (B, T, L)
+        bias = table[:, columns].transpose(0, 1)
+        return [replace(layer, self_bias=bias) for layer in state.layers]
 
     def logits_of(self, hidden: Tensor, ids: Tensor) -> Tensor:
         """Returns float32 logits (B, U) of some vocabulary ids (U) for hidden states (B, D)."""
@@ -143,9 +148,17 @@ class EncoderDecoder(nn.Module):
         self.config = config
         self.precision = Precision.FLOAT32
         source = Embedding(config.source_vocab_size, config)
-        target = source if config.shared_embeddings else Embedding(config.target_vocab_size, config)
+        target = source
+        if config.max_positions or not config.shared_embeddings:
+            target = Embedding(config.target_vocab_size, config)
         self.encoder = Encoder(config, source)
         self.decoder = Decoder(config, target)
+        self.share_embeddings()
+
+    def share_embeddings(self) -> None:
+        """Gives the decoder the matrix of tokens of the encoder, if both sides share it."""
+        if self.config.shared_embeddings:
+            self.decoder.embedding.weight = self.encoder.embedding.weight
 
     @property
     def device(self) -> torch.device:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -16,7 +18,7 @@ from model.backends.cuda.runner import CudaRunner, fitting_rows
 from model.backends.native.library import can_serve, select_native_precision
 from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
-from model.checkpoints.families import ctranslate2, hf_config, hf_weights, marian
+from model.checkpoints.families import ctranslate2, hf_config, hf_weights, marian, t5
 from model.checkpoints.families.ctranslate2_folder import read_options
 from model.checkpoints.families.opus_folder import read_target_ids
 from model.checkpoints.formats.ctranslate2 import CTranslate2File
@@ -106,7 +108,8 @@ def _read_marian(files: ModelFiles, vocabularies: Vocabularies) -> Read:
 
 def _read_hugging_face(files: ModelFiles, vocabularies: Vocabularies) -> Read:
     try:
-        config = hf_config.read_config(files.folder, files.num_bytes, vocabularies.target.unk_id)
+        unk_id = vocabularies.target.unk_id
+        config = family_of(files.folder).read_config(files.folder, files.num_bytes, unk_id)
     except UnsupportedModelError:
         # A truncated file is too small for the sizes in its config, so the config is refused. In
         # that case, `read_tensors` raises an error that names the damaged file.
@@ -129,6 +132,11 @@ READERS = {
     Format.HUGGING_FACE: _read_hugging_face,
     Format.CTRANSLATE2: _read_ctranslate2,
 }
+
+
+def family_of(folder: Path) -> ModuleType:
+    """Returns the module with `read_config` for a Hugging Face folder."""
+    return t5 if t5.is_t5_folder(folder) else hf_config
 
 
 def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str) -> bool:
@@ -156,6 +164,10 @@ def load_engine(
     the model's shortlist, if it has one.
     """
     model = load_model(files, device, dtype)
+    most = model.config.max_tokens
+    if most is not None and limits.max_source_tokens > most:
+        reason = f"it has {most} positions; set REGARD_MAX_SOURCE_TOKENS to at most {most}"
+        raise UnsupportedModelError(files.name, [reason])
     if not limits.max_rows:
         limits = replace(limits, max_rows=default_rows(model, limits))
     shortlist = read_shortlist(files, model.config) if use_shortlist else None
@@ -185,7 +197,9 @@ def new_engine(
 ) -> Engine:
     if model.precision is Precision.INT8 and can_serve(model.config):
         return Engine(NativeRunner(model, limits, shortlist), limits)
-    if model.device.type == "cuda" and not isinstance(shortlist, Shortlist):
+    if model.device.type == "cuda" and not model.config.has_sinusoids:
+        logger.warning("this model is decoded without CUDA graphs, so each step takes longer")
+    elif model.device.type == "cuda" and not isinstance(shortlist, Shortlist):
         runner = CudaRunner(model, limits, shortlist)
         runner.capture()
         return Engine(runner, limits)

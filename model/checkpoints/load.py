@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 
-from model.checkpoints.families import ctranslate2_folder, multilingual_folder, opus_folder
+from model.checkpoints.families import ctranslate2_folder, multilingual_folder, opus_folder, t5
 from model.checkpoints.families.hf_config import (
     CONFIG,
-    FAMILIES,
     MAX_LENGTH_FACTOR,
+    MODEL_TYPES,
     read_model_options,
 )
 from model.checkpoints.families.opus_folder import (
@@ -52,7 +53,7 @@ LARGEST_LENGTH_FACTOR = 100.0
 MARIAN_WEIGHTS = "model.*.bin"
 NPZ = ".npz"
 
-TRANSLATORS = ("bart", "mbart", "t5", "mt5", "umt5", "fsmt", "pegasus", "blenderbot")
+TRANSLATORS = ("bart", "mbart", "umt5", "fsmt", "pegasus", "blenderbot")
 """Values of `model_type` of translation models that are not served."""
 
 
@@ -82,7 +83,7 @@ class ModelFiles:
     tokens: LanguageTokens | None = field(default=None, hash=False)
     title: str = ""  # used if the model has more than one pair
     format: Format = Format.MARIAN
-    is_multilingual: bool = False  # M2M100 or NLLB: the vocabulary has a token for each language
+    is_multilingual: bool = False  # M2M100, NLLB or T5: one vocabulary serves all languages
 
     @property
     def name(self) -> str:
@@ -124,7 +125,7 @@ def find_models(reference: str) -> list[ModelFiles]:
     if not folders:
         reason = (
             f"{reference} holds no model: it has no file {MARIAN_WEIGHTS}, no *{NPZ} in a folder "
-            f"with *.spm, no {CONFIG} with the model_type {' or '.join(FAMILIES)}, and no "
+            f"with *.spm, no {CONFIG} with the model_type {' or '.join(MODEL_TYPES)}, and no "
             f"{ctranslate2_folder.WEIGHTS} with *vocabulary.json"
             f"{_other_type(Path(reference) / CONFIG)}"
         )
@@ -154,8 +155,8 @@ def _advice(folder: Path) -> str:
         if read_options(folder / CONFIG).get("model_type") in TRANSLATORS:
             return (
                 ". The served translation models are Marian's (Firefox, OPUS-MT), M2M100, "
-                "NLLB-200 and SMaLL-100. Take for example Helsinki-NLP/opus-mt-en-de or "
-                "facebook/nllb-200-distilled-600M"
+                "NLLB-200, SMaLL-100, T5, mT5 and MADLAD-400. Take for example "
+                "Helsinki-NLP/opus-mt-en-de or facebook/nllb-200-distilled-600M"
             )
     return ""
 
@@ -192,17 +193,17 @@ def _read_folder(folder: Path) -> ModelFiles:
     is_hugging_face = not is_npz and (folder / CONFIG).is_file()
     if any(folder.glob(MARIAN_WEIGHTS)) or not (is_opus or is_hugging_face):
         return _read_bergamot(folder)
-    is_multilingual = is_hugging_face and multilingual_folder.is_multilingual_folder(folder)
+    family = _multilingual_family(folder) if is_hugging_face else None
     pair: tuple[str, str] | None
     tokens: LanguageTokens | None
     if is_opus:
         weights, source_vocab, target_vocab, ids = opus_folder.find_parts(folder)
         pair, tokens = opus_folder.translates(folder, {}, ids)
         own_ids = ids
-    elif is_multilingual:
-        weights = multilingual_folder.find_multilingual_weights(folder)
-        source_vocab = target_vocab = multilingual_folder.pieces_of(folder)
-        pair, tokens = multilingual_folder.translates(folder)
+    elif family is not None:
+        source_vocab = target_vocab = family.pieces_of(folder)
+        weights = find_weights(folder, (source_vocab.name,))
+        pair, tokens = family.translates(folder)
         ids = own_ids = folder / VOCAB
     else:
         options = read_model_options(folder)
@@ -222,7 +223,7 @@ def _read_folder(folder: Path) -> ModelFiles:
         tokens=tokens,
         title=title_of(folder),
         format=Format.MARIAN if is_opus else Format.HUGGING_FACE,
-        is_multilingual=is_multilingual,
+        is_multilingual=family is not None,
     )
 
 
@@ -244,6 +245,14 @@ def _read_converted(folder: Path) -> ModelFiles:
         title=title_of(folder),
         format=Format.CTRANSLATE2,
     )
+
+
+def _multilingual_family(folder: Path) -> ModuleType | None:
+    """Returns the module that reads a folder in which one vocabulary serves all languages."""
+    if t5.is_t5_folder(folder):
+        return t5
+    is_multilingual = multilingual_folder.is_multilingual_folder(folder)
+    return multilingual_folder if is_multilingual else None
 
 
 def _read_bergamot(folder: Path) -> ModelFiles:
@@ -326,7 +335,8 @@ def load_vocabularies(files: ModelFiles) -> Vocabularies:
     source: Tokenizer
     target: Tokenizer
     if files.is_multilingual:
-        source = target = multilingual_folder.read_tokenizer(files.folder)
+        family = t5 if t5.is_t5_folder(files.folder) else multilingual_folder
+        source = target = family.read_tokenizer(files.folder)
     elif files.format is Format.CTRANSLATE2:
         source, target = ctranslate2_folder.read_tokenizers(files.folder)
     elif files.source_ids is not None and files.target_ids is not None:

@@ -16,14 +16,16 @@ def quantize(model: EncoderDecoder, matrices: Mapping[str, QuantizedMatrix]) -> 
     `matrices` must have `encoder.embedding.weight`.
     """
     for parameter, matrix in matrices.items():
-        path, _, _ = parameter.rpartition(".")
+        path, _, kind = parameter.rpartition(".")
         module = model.get_submodule(path)
         if isinstance(module, nn.Linear):
             owner, _, name = path.rpartition(".")
             setattr(model.get_submodule(owner), name, Int8Linear(matrix, module.bias))
-        elif isinstance(module, Embedding):
+        elif isinstance(module, Embedding) and kind == "weight":  # a table of positions stays
             module.quantize(matrix)
     shared = matrices["encoder.embedding.weight"]
+    if model.config.shared_embeddings and model.config.max_positions:
+        model.decoder.embedding.quantize(shared)
     tied = matrices.get("decoder.embedding.weight", shared)
     model.decoder.quantize(matrices.get("decoder.untied_weight", tied))
     model.precision = Precision.INT8

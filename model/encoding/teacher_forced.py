@@ -37,6 +37,7 @@ from model.inspection.captures.capture import (
 from model.inspection.query import AttentionJob, AttentionKind, SiteKnockout, check_job
 from model.layers.attention import Heads, MultiHeadAttention, mask_bias
 from model.layers.block import Block
+from model.layers.positions import bias_rows
 from model.layers.sublayers import SSRU
 
 
@@ -162,6 +163,7 @@ class TeacherForcedBatch:
         """Runs the decoder over the targets, shifted right by one; returns what `run` returns."""
         decoder = self.model.decoder
         x = self._embed(decoder.embedding)
+        self.bias = decoder.bias(max(self.targets))
         for number, layer in enumerate(decoder.blocks):
             x = yield from self._mix_tokens(number, layer, x, memory)
             if number == self.last_decoder > self.last[AttentionKind.CROSS]:
@@ -213,7 +215,7 @@ class TeacherForcedBatch:
         knockouts = [each.job.knockout for each in self.captured]
         rows_of = zip(*parts, streams, rests, knockouts, strict=True)
         for q, k, v, stream, rest, knockout in rows_of:
-            bias = causal_bias(q) if site.kind is AttentionKind.DECODER else None
+            bias = self._bias(site, q)
             off = None if knockout is None else knockout.at(site.kind, site.layer)
             attended += yield from self._attend_within((q, k, v), bias, off)
             projected.append(ProjectedHeads(q[0], k[0], v[0], bias, module, stream, rest))
@@ -221,6 +223,14 @@ class TeacherForcedBatch:
         yield from show(self.captured, site, projected)
         whole = F.pad(torch.cat(attended, dim=2), (0, 0, 0, self.padding))
         return module.merge(whole)
+
+    def _bias(self, site: AttentionSite, query: Tensor) -> Tensor | None:
+        """Returns the bias (T, T) or (H, T, T) of a site for the queries of one sentence."""
+        if site.kind is not AttentionKind.DECODER:
+            return None
+        if self.bias is None:
+            return causal_bias(query)
+        return bias_rows(self.bias, 0, query.shape[2], query.shape[2])[0]
 
     def _attend_within(
         self, heads: Heads, bias: Tensor | None, off: SiteKnockout | None
@@ -232,7 +242,7 @@ class TeacherForcedBatch:
             if first:
                 yield
             rows = slice(first, first + self.slice_tokens)
-            chosen = None if bias is None else bias[rows]
+            chosen = None if bias is None else bias[..., rows, :]
             attended.append(attend_without(off, query[:, :, rows], key, value, chosen, first))
         return attended
 

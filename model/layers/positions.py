@@ -78,13 +78,6 @@ def bias_rows(table: Tensor, first: int, end: int, length: int) -> Tensor:
     return table.unfold(1, length, 1)[:, longest - end : longest - first].flip(1)[None]
 
 
-MAX_DISTANCE = 128
-"""Distance, in tokens, at which the logarithmic scale of MPNet's relative position bias ends.
-
-On each side of the query, all keys at this distance or farther away get the same bias.
-"""
-
-
 class RelativeBias(nn.Module):
     """The term that each head adds to an attention score.
 
@@ -92,14 +85,15 @@ class RelativeBias(nn.Module):
     belongs to a bucket, and each bucket has one learned term per head. Half of the buckets are for
     keys after the query, and the other half are for all other keys. In each half, the first buckets
     hold one distance each. The later buckets hold ranges of distances, which are spaced
-    logarithmically up to MAX_DISTANCE.
+    logarithmically up to `max_distance`. In causal attention, all buckets are for earlier keys.
 
     Source: Raffel et al. 2020 (T5), section 2.1.
     """
 
-    def __init__(self, buckets: int, num_heads: int) -> None:
+    def __init__(self, spec: AttentionSpec) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(buckets, num_heads))
+        self.weight = nn.Parameter(torch.empty(spec.buckets, spec.heads))
+        self.max_distance, self.is_causal = spec.max_distance, spec.is_causal
 
     def forward(self, length: int) -> Tensor:
         """Returns the bias by distance of texts of up to `length` tokens."""
@@ -107,9 +101,12 @@ class RelativeBias(nn.Module):
         return F.embedding(self._bucket(distances), self.weight).T.contiguous()
 
     def _bucket(self, offset: Tensor) -> Tensor:
-        half = self.weight.shape[0] // 2
+        buckets = self.weight.shape[0]
+        half = buckets if self.is_causal else buckets // 2
         exact = half // 2
-        distance = offset.abs()
-        ratio = torch.log(distance.clamp_min(1).float() / exact) / math.log(MAX_DISTANCE / exact)
+        distance = (-offset).clamp_min(0) if self.is_causal else offset.abs()
+        span = math.log(self.max_distance / exact)
+        ratio = torch.log(distance.clamp_min(1).float() / exact) / span
         far = (exact + (ratio * (half - exact)).long()).clamp_max(half - 1)
-        return (offset > 0) * half + torch.where(distance < exact, distance, far)
+        near = torch.where(distance < exact, distance, far)
+        return near if self.is_causal else (offset > 0) * half + near

@@ -320,6 +320,14 @@ class MappedTokenizer(Tokenizer):
     def id_of(self, piece: str) -> int:
         return self.ids[piece]
 
+    def before(self, token: str) -> Self:
+        """Returns what `Tokenizer.before` returns; a text that is no token has several ids."""
+        if token in self.ids:
+            return super().before(token)
+        other = copy(self)
+        other.prefix = self._ids(token)
+        return other
+
     def decode(self, ids: list[int]) -> str:
         shown = [i for i in ids if i not in self.hidden_ids]
         text: str = self.processor.decode(self._spelled(shown))

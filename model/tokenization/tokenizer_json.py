@@ -19,6 +19,7 @@ from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.regular_files import check_file
 
 MODELS = {"Unigram": 1, "BPE": 2}
+UNK = "<unk>"
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 BYTE_PIECE = re.compile(r"<0x[0-9A-F]{2}>")
 
@@ -46,7 +47,9 @@ def sentencepiece_model(path: Path) -> bytes:
         if reasons := _reasons(model, content["decoder"], steps):
             raise UnsupportedModelError(str(path), reasons)
         pieces = dict(_pieces(model))
-        unknown = model["unk_id"] if "unk_id" in model else model["vocab"][model["unk_token"]]
+        # Version 5 of transformers saves 2 as `unk_id`, also for MADLAD-400, whose EOS this is.
+        named = [number for number, piece in pieces.items() if piece[0] == UNK]
+        unknown = named[0] if named else model["unk_id"]
         added = {int(each["id"]): str(each["content"]) for each in content["added_tokens"]}
         pieces |= {number: (text, 0.0, CONTROL) for number, text in added.items()}
         pieces[unknown] = (pieces[unknown][0], 0.0, UNKNOWN)

@@ -1,9 +1,10 @@
-"""Our Transformer against transformers' Marian and M2M100, with the same random weights.
+"""Our Transformer against transformers' translation models, with the same random weights.
 
-This proves the self-attention decoder, both places of layer norm and both position tables against
-code that we did not write; and a first token that each sequence has forced to be its own.
+This proves the self-attention decoder, both places of norms, sinusoids and relative positions
+against code that we did not write; and a first token that each sequence has forced to be its own.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +12,22 @@ import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
-from transformers import M2M100Config, M2M100ForConditionalGeneration, MarianConfig, MarianMTModel
+from transformers import (
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    MarianConfig,
+    MarianMTModel,
+    MBartConfig,
+    MBartForConditionalGeneration,
+    MT5Config,
+    MT5ForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.encoder_batch import encode_padded
-from model.checkpoints.build import new_engine
-from model.checkpoints.families.hf_config import read_config
+from model.checkpoints.build import family_of, new_engine
 from model.checkpoints.families.hf_weights import load_weights
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from tests.hf_files import randomize
@@ -50,18 +61,61 @@ MARIAN: dict[str, Any] = {
     "forced_eos_token_id": None,
 }
 
-# What the config of each has that the others' have not, whether its targets begin with the token
-# of their language, and a seed under which targets differ. SMaLL-100's language token stands before
-# the source, and its decoder is shallow.
-FAMILIES: dict[str, tuple[dict[str, Any], bool, int]] = {
-    "marian": ({**MARIAN, "activation_function": "swish"}, False, 0),
-    "marian, relu": ({**MARIAN, "activation_function": "relu"}, False, 1),
-    "marian, gelu": ({**MARIAN, "activation_function": "gelu"}, False, 2),
-    "m2m100": ({"scale_embedding": True}, True, 6),
-    "m2m100, unscaled": ({"scale_embedding": False}, True, 6),
-    "nllb-200": ({"encoder_layers": 3, "d_model": 32, "encoder_layerdrop": 0.0}, True, 6),
-    "small100": ({"encoder_layers": 4, "decoder_layers": 1}, False, 5),
+T5: dict[str, Any] = {
+    "vocab_size": 64,
+    "d_model": 16,
+    "d_kv": 4,
+    "d_ff": 32,
+    "num_layers": 2,
+    "num_decoder_layers": 2,
+    "num_heads": 3,
+    "decoder_start_token_id": 0,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 10,
+    "attn_implementation": "eager",
 }
+GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+
+
+def marian(**changes: Any) -> Any:
+    return MarianMTModel(MarianConfig(**{**SETTINGS, **MARIAN, **changes}))
+
+
+def m2m100(**changes: Any) -> Any:
+    return M2M100ForConditionalGeneration(M2M100Config(**{**SETTINGS, **changes}))
+
+
+def mbart(**changes: Any) -> Any:
+    own = {"decoder_start_token_id": 2, "forced_eos_token_id": None}
+    return MBartForConditionalGeneration(MBartConfig(**{**SETTINGS, **own, **changes}))
+
+
+def t5(**changes: Any) -> Any:
+    return T5ForConditionalGeneration(T5Config(**{**T5, **changes}))
+
+
+def mt5(**changes: Any) -> Any:
+    return MT5ForConditionalGeneration(MT5Config(**{**T5, **GATED, **changes}))
+
+
+# What makes each, what its config has that the others' have not, whether its targets begin with the
+# token of their language, and a seed under which targets differ. SMaLL-100's language token stands
+# before the source, and its decoder is shallow. MADLAD-400 has T5's version 1.1.
+FAMILIES: dict[str, tuple[Callable[..., Any], dict[str, Any], bool, int]] = {
+    "marian": (marian, {"activation_function": "swish"}, False, 0),
+    "marian, relu": (marian, {"activation_function": "relu"}, False, 1),
+    "marian, gelu": (marian, {"activation_function": "gelu"}, False, 2),
+    "m2m100": (m2m100, {"scale_embedding": True}, True, 6),
+    "m2m100, unscaled": (m2m100, {"scale_embedding": False}, True, 6),
+    "nllb-200": (m2m100, {"encoder_layers": 3, "d_model": 32, "encoder_layerdrop": 0.0}, True, 6),
+    "mbart-50": (mbart, {"scale_embedding": True}, True, 7),
+    "small100": (m2m100, {"encoder_layers": 4, "decoder_layers": 1}, False, 5),
+    "t5": (t5, {}, False, 1),
+    "t5 1.1": (t5, GATED, False, 2),
+    "mt5": (mt5, {"num_decoder_layers": None}, False, 3),
+}
+
+UNKNOWN = {marian: 1, m2m100: 3, mbart: 3}
 
 Models = tuple[Any, EncoderDecoder]
 
@@ -70,21 +124,18 @@ Models = tuple[Any, EncoderDecoder]
 def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Models:
     """Through the files that they write, with a length factor that half of the targets reach."""
     folder = tmp_path_factory.mktemp("translation")
-    changes, forces_first, seed = FAMILIES[request.param]
-    settings = {**SETTINGS, **changes}
-    theirs: Any
-    if "pad_token_id" in changes:
-        theirs = MarianMTModel(MarianConfig(**settings))
-    else:
-        theirs = M2M100ForConditionalGeneration(M2M100Config(**settings))
+    make, changes, forces_first, seed = FAMILIES[request.param]
+    theirs: Any = make(**changes)
+    if changes is GATED:
+        theirs.lm_head.weight = torch.nn.Parameter(torch.empty(64, 16))
     randomize(theirs, seed)
-    if "pad_token_id" in changes:
+    if make in (marian, mbart):
         generator = torch.Generator().manual_seed(seed)
         theirs.final_logits_bias.copy_(2 * torch.randn(1, 64, generator=generator))
     theirs.save_pretrained(folder)
     weights = folder / "model.safetensors"
-    read = read_config(folder, weights.stat().st_size, 1 if "pad_token_id" in changes else 3)
-    ours = replace(read, forces_first=forces_first, max_length_factor=2.0)
+    read = family_of(folder).read_config(folder, weights.stat().st_size, UNKNOWN.get(make, 2))
+    ours = replace(read, forces_first=forces_first, max_length_factor=2.0, min_target_tokens=1)
     return theirs, load_weights(weights, ours)
 
 

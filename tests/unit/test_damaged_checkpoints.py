@@ -98,9 +98,12 @@ def fewer_rows(folder: Path) -> None:
     folders.change_tensors(folder, change)
 
 
-SERVED = r"supported: marian, m2m_100|marian or m2m_100; its config\.json has the model_type '.*'"
+SERVED = (
+    r"supported: marian, m2m_100, mbart, t5, mt5"
+    r"|mbart or t5 or mt5, and no .*; its config\.json has the model_type '.*'"
+)
 S2S = ({"type": "s2s"}, r"type is 's2s', supported: 'transformer'")
-T5 = ({"model_type": "t5"}, SERVED)
+LED = ({"model_type": "led"}, SERVED)
 LLAMA = ({"model_type": "llama"}, r"model_type is 'llama', supported: bert")
 LANGUAGES = ["__de__", "__en__"]
 
@@ -110,7 +113,7 @@ def marian(write: Callable[..., None], weights: str, vocabulary: str, exchange: 
 
 
 def hugging_face(write: Callable[..., None], vocabulary: str, exchange: Any) -> Kind:
-    return Kind(write, "model.safetensors", HUGGING_FACE_TENSOR, vocabulary, exchange, T5)
+    return Kind(write, "model.safetensors", HUGGING_FACE_TENSOR, vocabulary, exchange, LED)
 
 
 def text_encoder(model_type: str) -> Kind:

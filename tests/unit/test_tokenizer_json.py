@@ -73,7 +73,6 @@ def change(*path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (change("model", "type", value="WordPiece"), UnsupportedModelError, "model is 'WordPiece'"),
         (change("decoder", value=None), UnsupportedModelError, "no ▁ in place of spaces"),
         (change("normalizer", "type", value="NFC"), UnsupportedModelError, "normalizer has a NFC"),
-        (change("model", "unk_id", value=None), CheckpointFormatError, "is not a tokenizer"),
         (change("model", "vocab", value=[["a"]]), CheckpointFormatError, "is not a tokenizer"),
         (change("added_tokens", value=None), CheckpointFormatError, "is not a tokenizer"),
         (

@@ -257,7 +257,7 @@ LIBRARIES = load_libraries()
 def is_supported(config: LayerConfig) -> bool:
     """Returns whether the native code supports this config, even if no build exists here."""
     if isinstance(config, ModelConfig):
-        return all(has_block(spec, False) for spec in config.blocks)
+        return config.has_sinusoids and all(has_block(spec, False) for spec in config.blocks)
     if not config.blocks:
         return False
     has_tables = config.norms_embedding and config.embedding_scale == 1.0

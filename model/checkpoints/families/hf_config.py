@@ -71,11 +71,23 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "scales_embeddings": True,
         "min_target_tokens": MULTILINGUAL_TARGET,
     },
+    "mbart": {
+        "norm": NormPosition.PRE,
+        "has_sinusoids": False,
+        "position_offset": 2,
+        "norms_embedding": True,
+        "has_output_bias": True,
+        "scales_embeddings": False,
+        "min_target_tokens": MULTILINGUAL_TARGET,
+    },
 }
 """Properties of a `model_type` that the library transformers fixes in code.
 
 `scales_embeddings` is the default of the option `scale_embedding`.
 """
+
+T5_TYPES = ("t5", "mt5")
+MODEL_TYPES = (*FAMILIES, *T5_TYPES)
 
 FAMILY_SUPPORTED: dict[str, dict[str, tuple[Any, ...]]] = {
     "marian": {
@@ -84,6 +96,14 @@ FAMILY_SUPPORTED: dict[str, dict[str, tuple[Any, ...]]] = {
         "forced_bos_token_id": (None,),
     },
     "m2m_100": {"pad_token_id": (1,)},  # the position offset is this id + 1
+    "mbart": {
+        "normalize_embedding": (True,),
+        "normalize_before": (True,),
+        "add_final_layer_norm": (True,),
+        "static_position_embeddings": (False,),
+        # mBART-50 starts with EOS, as M2M100 does, and mBART-25 with the token of a language.
+        "decoder_start_token_id": (2,),
+    },
 }
 
 
@@ -104,7 +124,7 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
     name = str(folder / CONFIG)
     kind = str(options.get("model_type"))
     if kind not in FAMILIES:
-        known = ", ".join(FAMILIES)
+        known = ", ".join(MODEL_TYPES)
         raise UnsupportedModelError(
             name, [f"model_type is {options.get('model_type')!r}, supported: {known}"]
         )
@@ -119,6 +139,7 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
             **{**family, "scales_embeddings": scales_embeddings},
             source_vocab_size=options["vocab_size"],
             target_vocab_size=options.get("decoder_vocab_size", options["vocab_size"]),
+            max_positions=_max_positions(options),
             unk_id=unk_id,
             shared_embeddings=bool(options.get("share_encoder_decoder_embeddings", True)),
             decoder=DecoderKind.SELF_ATTENTION,
@@ -146,8 +167,19 @@ def _reasons(options: Mapping[str, Any], kind: str) -> list[str]:
 def _size_reasons(options: Mapping[str, Any], num_bytes: int) -> list[str]:
     vocab = options.get("decoder_vocab_size", options.get("vocab_size"))
     sizes = {name: options.get(name) for name in SIZES}
+    if options["model_type"] == "mbart":
+        sizes["max_position_embeddings"] = options.get("max_position_embeddings")
     vocab_sizes = {"vocab_size": options.get("vocab_size"), "decoder_vocab_size": vocab}
-    return size_reasons(sizes, vocab_sizes, num_bytes) or [
+    return size_reasons(sizes, vocab_sizes, num_bytes) or id_reasons(options, vocab)
+
+
+def _max_positions(options: Mapping[str, Any]) -> int:
+    """Returns the number of rows of a learned position table; 0 if positions are computed."""
+    return options["max_position_embeddings"] + 2 if options["model_type"] == "mbart" else 0
+
+
+def id_reasons(options: Mapping[str, Any], vocab: int) -> list[str]:
+    return [
         f"{name} is {number!r}, not an id of the vocabulary"
         for name in IDS
         if type(number := options.get(name)) is not int or not 0 <= number < vocab

@@ -1,14 +1,15 @@
-"""Reads the folder of an M2M100, NLLB-200 or SMaLL-100 model. Does not import torch.
+"""Reads the folder of an M2M100, NLLB-200, SMaLL-100 or mBART-50 model. Does not import torch.
 
-Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-100's own tokenizer
-(Mohammadshahi et al. 2022). No code was copied.
+Source: transformers, models/m2m_100, models/nllb and models/mbart50 (tokenization), and SMaLL-100's
+own tokenizer (Mohammadshahi et al. 2022). No code was copied.
 """
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from model.checkpoints.families.hf_config import read_model_options
+from model.checkpoints.families.hf_config import CONFIG, read_model_options
 from model.checkpoints.families.opus_folder import (
     EOS,
     PIECES,
@@ -18,7 +19,7 @@ from model.checkpoints.families.opus_folder import (
     read_vocabulary,
 )
 from model.checkpoints.folders import title_of
-from model.checkpoints.formats.files import find_weights, read_options_if_there
+from model.checkpoints.formats.files import read_options_if_there
 from model.checkpoints.languages import (
     LanguageTokens,
     choose_target,
@@ -30,7 +31,7 @@ from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.tokenization.tokenizer import MappedTokenizer, Tokenizer
 
 SPECIAL_TOKENS = "special_tokens_map.json"
-MODEL_TYPE = "m2m_100"
+MODEL_TYPES = ("m2m_100", "mbart")
 
 TOKENIZER = "tokenizer.json"
 SIGNS = ("<s>", "<pad>", EOS, UNK)
@@ -38,6 +39,9 @@ SIGNS = ("<s>", "<pad>", EOS, UNK)
 
 MAX_UNUSED = 8
 """Largest number of unused ids after the language tokens. M2M100 has 8, and NLLB-200 has 3."""
+
+REGION = re.compile("_[A-Z]{2}$")
+"""The end of mBART-50's tokens, such as `en_XX`. No language has tokens of two regions."""
 
 LANGUAGE_LISTS = ("additional_special_tokens", "extra_special_tokens")
 
@@ -61,7 +65,9 @@ SMALL_100_CODE = "tokenization_small100.py"
 
 
 def is_multilingual_folder(folder: Path) -> bool:
-    return (folder / PIECES).is_file() or read_model_options(folder).get("model_type") == MODEL_TYPE
+    return (folder / PIECES).is_file() or read_model_options(folder).get(
+        "model_type"
+    ) in MODEL_TYPES
 
 
 def pieces_of(folder: Path) -> Path:
@@ -71,10 +77,6 @@ def pieces_of(folder: Path) -> Path:
     """
     both = folder / PIECES, folder / TOKENIZER
     return next((path for path in both if path.is_file()), both[0])
-
-
-def find_multilingual_weights(folder: Path) -> Path:
-    return find_weights(folder, (pieces_of(folder).name,))
 
 
 def translates(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens]:
@@ -87,19 +89,29 @@ def between(
     """Returns the pair in the folder's name, if there is one, and the tokens of its languages.
 
     Without a pair, the model translates between all its languages: `en` has the token `__en__`.
+    Some models of mBART-50 translate only from English, or only to English.
     """
-    codes = {token.strip("_"): token for token in tokens}
+    codes = {REGION.sub("", token.strip("_")): token for token in tokens}
     tags = distinct_tags(code for code in codes if is_code(code))
     named = {tag: codes[code] for code, tag in tags.items()}
     found = LanguageTokens(named, named, begins_target)
+    english = {tag: token for tag, token in named.items() if tag == "en"}
+    if any("one-to-many" in name for name in _names(folder)):
+        return None, replace(found, sources=english)
+    if any("many-to-one" in name for name in _names(folder)):
+        return None, replace(found, targets=english)
     pair = pair_in(folder.name)
     return pair, found if pair is None else _only(found, pair, folder)
+
+
+def _names(folder: Path) -> tuple[str, str]:
+    return title_of(folder), str(read_options_if_there(folder / CONFIG).get("_name_or_path"))
 
 
 def is_small_100(folder: Path) -> bool:
     """Returns whether a folder has SMaLL-100. Code in the folder is not run."""
     kind = read_options_if_there(folder / TOKENIZER_CONFIG).get("tokenizer_class")
-    names = [str(kind), title_of(folder), str(read_model_options(folder).get("_name_or_path"))]
+    names = str(kind), *_names(folder)
     return (folder / SMALL_100_CODE).is_file() or any(map(SMALL_100.search, names))
 
 

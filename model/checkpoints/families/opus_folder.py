@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from model.checkpoints.families.hf_config import CONFIG, FAMILIES, read_model_options
+from model.checkpoints.families.hf_config import CONFIG, MODEL_TYPES, read_model_options
 from model.checkpoints.folders import name_of
 from model.checkpoints.formats.files import YAML_ERRORS, read_json, read_options_if_there
 from model.checkpoints.languages import (
@@ -41,7 +41,10 @@ def is_translation_model(folder: Path) -> bool:
     If the config cannot be read, the names of the SentencePiece files decide.
     """
     try:
-        return str(read_model_options(folder).get("model_type")) in FAMILIES
+        options = read_model_options(folder)
+        names = options.get("architectures") or [""]
+        is_encoder = str(names[0]).endswith("EncoderModel")  # such as that of sentence-t5
+        return options.get("model_type") in MODEL_TYPES and not is_encoder
     except CheckpointError:
         return any((folder / name).is_file() for name in (SOURCE_PIECES, PIECES))
 

@@ -95,7 +95,7 @@ class TraceCapture(Capture):
         bias = weight.new_zeros(len(weight)) if out.bias is None else out.bias
         self.tensors = [projected.query[:, token], *attended, weight, bias]
         if projected.bias is not None and projected.bias.dim() == 3:
-            self.tensors.append(projected.bias[:, token])
+            self.tensors.append(projected.bias[:, token, :end])
         yield from ()  # nothing to yield: the work is a single slice
 
     def result(self) -> AttentionTrace:
