@@ -13,15 +13,15 @@ from typing import Any
 from model.checkpoints.families.encoder_family import (
     Family,
     Options,
-    checked,
     hugging_face_sizes,
     read_activation,
     read_number,
     read_sizes,
+    text_encoder,
     weights_and_biases,
 )
 from model.checkpoints.formats.files import positive_integer, unsupported
-from model.config import Activation, AttentionSpec, BlockSpec, NormSpec, TextEncoderConfig
+from model.config import Activation, NormSpec, TextEncoderConfig
 from model.errors import UnsupportedModelError
 
 # Options that change the computation, with the implemented values. The first value is the default.
@@ -123,19 +123,9 @@ def read_bert(
         else:
             offset = pad_id + 1
 
-    def build() -> TextEncoderConfig:
-        width = found["d_model"]
-        mixer = AttentionSpec.of_width(width, found["heads"], buckets=relative_buckets)
-        block = BlockSpec(width, found["ffn_dim"], mixer, activation=activation, norm=norm)
-        return TextEncoderConfig(
-            (block,) * found["layers"],
-            found["vocab_size"],
-            found["max_positions"],
-            position_offset=offset,
-            token_types=token_types,
-        )
-
-    return checked(name, reasons, build)
+    attention, layer = {"buckets": relative_buckets}, {"activation": activation, "norm": norm}
+    tables = {"position_offset": offset, "token_types": token_types}
+    return text_encoder(name, reasons, found, attention, layer, **tables)
 
 
 def read_distilbert(options: Options, name: str) -> TextEncoderConfig:

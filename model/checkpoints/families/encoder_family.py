@@ -4,12 +4,12 @@ Does not import torch.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from model.checkpoints.formats.files import MAX_SIZE, positive_integer
-from model.config import Activation, Rope, TextEncoderConfig
+from model.config import Activation, AttentionSpec, BlockSpec, Rope, TextEncoderConfig
 from model.errors import UnsupportedModelError
 
 Options = Mapping[str, Any]
@@ -49,13 +49,30 @@ ACTIVATIONS = {
 FULL, LOCAL = "full_attention", "sliding_attention"
 
 
-def checked(
-    name: str, reasons: list[str], build: Callable[[], TextEncoderConfig]
+def text_encoder(
+    name: str,
+    reasons: list[str],
+    sizes: Mapping[str, int],
+    attention: Options | Sequence[Options],
+    layer: Options,
+    **tables: Any,
 ) -> TextEncoderConfig:
-    """Returns the config that `build` makes, unless there are reasons to refuse the options."""
+    """Returns the config of an encoder, unless there are reasons to refuse the file `name`.
+
+    `attention` and `layer` have fields of AttentionSpec and BlockSpec. If the attention of layers
+    differs, it has an item for each layer.
+    """
     try:
         if not reasons:
-            return build()
+            width, heads = sizes["d_model"], sizes["heads"]
+            if "head_dim" in sizes:
+                plain = AttentionSpec(heads, sizes["kv_heads"], sizes["head_dim"])
+            else:
+                plain = AttentionSpec.of_width(width, heads)
+            each = [attention] * sizes["layers"] if isinstance(attention, Mapping) else attention
+            mixers = [replace(plain, **fields) for fields in each]
+            blocks = tuple(BlockSpec(width, sizes["ffn_dim"], mixer, **layer) for mixer in mixers)
+            return TextEncoderConfig(blocks, sizes["vocab_size"], sizes["max_positions"], **tables)
     except UnsupportedModelError as error:
         reasons = error.reasons
     raise UnsupportedModelError(name, reasons)

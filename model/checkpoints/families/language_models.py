@@ -4,7 +4,6 @@ Does not import torch. Source: transformers, models/qwen3 and models/gemma3.
 """
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from model.checkpoints.families.encoder_family import (
@@ -12,17 +11,17 @@ from model.checkpoints.families.encoder_family import (
     LOCAL,
     Family,
     Options,
-    checked,
     hugging_face_sizes,
     read_activation,
     read_layer_types,
     read_number,
     read_rope,
     read_sizes,
+    text_encoder,
     weights_and_biases,
 )
 from model.checkpoints.formats.files import positive_integer, unsupported
-from model.config import AttentionSpec, BlockSpec, NormPosition, NormSpec, Rope, TextEncoderConfig
+from model.config import Activation, NormPosition, NormSpec, TextEncoderConfig
 
 SUPPORTED: dict[str, tuple[Any, ...]] = {
     "use_sliding_window": (False,),
@@ -69,9 +68,9 @@ def read_qwen3(options: Options, name: str) -> TextEncoderConfig:
     usual = [FULL] * found["layers"]
     if read_layer_types(options, usual, reasons) != usual:
         reasons.append(f"layer_types names {LOCAL}, supported: {FULL}")
-    attention = {"is_causal": True}
-    layer = {"activation": activation, "norm_position": NormPosition.PRE}
-    return _config(options, name, reasons, found, lambda _: (rope, None), attention, layer)
+    attention, layer = _fields(options, reasons, activation, NormPosition.PRE)
+    attention |= {"rope": rope, "is_causal": True}
+    return text_encoder(name, reasons, found, attention, layer, **TABLES)
 
 
 def read_gemma3(options: Options, name: str) -> TextEncoderConfig:
@@ -91,70 +90,32 @@ def read_gemma3(options: Options, name: str) -> TextEncoderConfig:
     width = positive_integer(options, "sliding_window", 4096, reasons)
     # In both directions, half of the window is on each side of a token.
     window = width - 1 if is_causal else width // 2
-    attention = {"is_causal": is_causal, "scale": scalar**-0.5}
-    layer = {"activation": activation, "norm_position": NormPosition.BOTH}
-
-    def positions(number: int) -> tuple[Rope, int | None]:
-        kind = kinds[number]
-        return ropes[kind], window if kind == LOCAL else None
-
+    shared, layer = _fields(options, reasons, activation, NormPosition.BOTH)
+    shared |= {"is_causal": is_causal, "scale": scalar**-0.5}
+    attention = [
+        {**shared, "rope": ropes[kind], "window": window if kind == LOCAL else None}
+        for kind in kinds
+    ]
     scale = found["d_model"] ** 0.5
-    return _config(options, name, reasons, found, positions, attention, layer, scale)
+    return text_encoder(name, reasons, found, attention, layer, **TABLES, embedding_scale=scale)
 
 
 def _heads(kv_heads: int, head_dim: int) -> dict[str, tuple[str, int]]:
     return {"kv_heads": ("num_key_value_heads", kv_heads), "head_dim": ("head_dim", head_dim)}
 
 
-def _config(
-    options: Options,
-    name: str,
-    reasons: list[str],
-    sizes: dict[str, int],
-    positions: Callable[[int], tuple[Rope, int | None]],
-    attention: Options,
-    layer: Options,
-    embedding_scale: float = 1.0,
-) -> TextEncoderConfig:
-    """Returns the config of both families; `positions` returns rotation and window of a layer.
-
-    `attention` and `layer` are the fields of specs in which the families differ.
-    """
-    has_bias = bool(options.get("attention_bias", False))
+def _fields(
+    options: Options, reasons: list[str], activation: Activation, place: NormPosition
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the fields of the attention and of the layer that both families have."""
     eps = read_number(options, "rms_norm_eps", 1e-6, reasons, limit=1)
     norm = NormSpec(eps, has_bias=False, is_rms=True)
-
-    def block(number: int) -> BlockSpec:
-        rope, window = positions(number)
-        mixer = AttentionSpec(
-            *(sizes["heads"], sizes["kv_heads"], sizes["head_dim"]),
-            has_bias=has_bias,
-            qk_norm=norm,
-            rope=rope,
-            window=window,
-            **attention,
-        )
-        return BlockSpec(
-            *(sizes["d_model"], sizes["ffn_dim"], mixer),
-            has_gate=True,
-            ffn_biases=(False, False),
-            norm=norm,
-            **layer,
-        )
-
-    def build() -> TextEncoderConfig:
-        return TextEncoderConfig(
-            tuple(map(block, range(sizes["layers"]))),
-            sizes["vocab_size"],
-            sizes["max_positions"],
-            has_positions=False,
-            embedding_scale=embedding_scale,
-            norms_embedding=False,
-        )
-
-    return checked(name, reasons, build)
+    layer = {"activation": activation, "has_gate": True, "ffn_biases": (False, False)}
+    attention = {"has_bias": bool(options.get("attention_bias", False)), "qk_norm": norm}
+    return attention, {**layer, "norm": norm, "norm_position": place}
 
 
+TABLES: dict[str, Any] = {"has_positions": False, "norms_embedding": False}
 IGNORED = re.compile(r"^lm_head\.|(^|\.)rotary_emb\.")
 """The head predicts the next token; older files also have the frequencies of the positions."""
 
