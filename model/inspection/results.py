@@ -46,7 +46,8 @@ class TokenProbabilities:
 class TokenStates:
     """The vectors (D) of one token around an attention sublayer of a model of width D.
 
-    In a post-norm model, `attended` and `output` are normalised.
+    In a post-norm model, `attended` and `output` are normalised. If a layer also has norms on the
+    outputs of sublayers (Gemma 3), `attention` and `feed_forward` are the vectors before them.
     """
 
     token: Array  # before the first layer

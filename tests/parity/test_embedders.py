@@ -39,9 +39,20 @@ from model.checkpoints.families.sentence_transformers import find_embedding_mode
 from model.checkpoints.families.text_encoders import FAMILIES, read_config
 from model.checkpoints.formats.files import read_options
 from model.config import Pooling
+from model.encoding.capture_pass import TextCapturePass
 from model.encoding.embedding import EmbeddingJob, embed
 from model.errors import CheckpointNotFoundError, UnsupportedModelError
-from tests.attention_jobs import text_maps
+from model.inspection.query import (
+    AttentionJob,
+    AttentionKind,
+    AttentionNorm,
+    EdgeKnockout,
+    HeadKnockout,
+    Knockout,
+    Reduction,
+    StatesQuery,
+)
+from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_steps
 from tests.hf_files import randomize
 from tests.text_tokenizers import KINDS
 from tests.tiny_text import write_json
@@ -332,6 +343,38 @@ def test_a_vector_does_not_depend_on_the_batch(theirs: Any, tmp_path: Path) -> N
         pass
     (texts,) = padded.read_texts()
     assert_close(ours.embed(texts), torch.from_numpy(np.stack(alone)), **TOLERANCE)
+
+
+def test_steps_contributions_and_knockouts_of_every_family(theirs: Any, tmp_path: Path) -> None:
+    """Heads are those of queries; what a mask excludes has no weight and no contribution."""
+    (files,) = find_embedding_models(str(tmp_path))
+    encoder = load_embedding_model(files, torch.device("cpu"), "float32").encoder
+    ids = np.random.default_rng(2).integers(999, size=12).tolist()
+    heads, spec = encoder.config.num_heads, encoder.config.attention
+    for layer in range(3):
+        steps = text_steps(encoder, ids, layer, heads - 1, 7)
+        assert_steps_add_up(steps)
+        assert steps.concatenated.shape == (heads * spec.head_dim,)
+        assert not steps.weights[8:].any() or not spec.is_causal
+    for norm in (AttentionNorm.ALTI, AttentionNorm.VALUE_ZEROING):
+        (shares,) = text_maps(encoder, [ids], Reduction.MEAN_HEADS, norm)
+        assert shares.min() >= 0.0
+        np.testing.assert_allclose(shares.sum(-1), 1.0, atol=1e-5)
+        assert not np.triu(shares, k=1).any() or not spec.is_causal
+    query = StatesQuery(AttentionKind.ENCODER, 2, 7)
+    every = tuple(range(heads))
+    off = Knockout((HeadKnockout(AttentionKind.ENCODER, (0,), every),))
+    edges = [EdgeKnockout(AttentionKind.ENCODER, 7, key, (0,), every) for key in range(12)]
+    jobs = [
+        AttentionJob(ids, [], (query,), each)
+        for each in (None, Knockout(), off, Knockout(edges=tuple(edges)))
+    ]
+    plain, same, without, alone = [
+        one.output for (one,) in finished(TextCapturePass(encoder, jobs))
+    ]
+    np.testing.assert_array_equal(same, plain)
+    assert np.abs(without - plain).max() > 1e-3
+    assert np.abs(alone - plain).max() > 1e-3
 
 
 JINA = {"model_type": "bert", "position_embedding_type": "alibi", "feed_forward_type": "geglu"}
