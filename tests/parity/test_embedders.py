@@ -345,6 +345,17 @@ def test_a_vector_does_not_depend_on_the_batch(theirs: Any, tmp_path: Path) -> N
     assert_close(ours.embed(texts), torch.from_numpy(np.stack(alone)), **TOLERANCE)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
+def test_other_precisions_are_near_float32(theirs: Any, tmp_path: Path, dtype: str) -> None:
+    (files,) = find_embedding_models(str(tmp_path))
+    jobs = [EmbeddingJob(np.random.default_rng(n).integers(999, size=n).tolist()) for n in (5, 40)]
+    exact, rounded = (
+        np.stack(embed(load_embedding_model(files, torch.device("cpu"), each), jobs))
+        for each in ("float32", dtype)
+    )
+    assert (exact * rounded).sum(axis=1).min() > 0.99
+
+
 def test_steps_contributions_and_knockouts_of_every_family(theirs: Any, tmp_path: Path) -> None:
     """Heads are those of queries; what a mask excludes has no weight and no contribution."""
     (files,) = find_embedding_models(str(tmp_path))
