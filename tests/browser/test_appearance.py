@@ -1,5 +1,6 @@
 """Light and dark, narrow and wide, by ear and by keyboard; and the pictures of the README."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -239,3 +240,40 @@ def test_picture_of_the_story(reader: Reader, page: Page, scheme: Literal["light
     expect(page.locator(".drawing svg")).to_be_visible()
     expect(page.locator("[data-chapter=position] .waves")).to_be_in_viewport()
     write(f"story-{scheme}.png", page)
+
+
+def first(reader: Reader) -> Locator:
+    reader.open()
+    return reader.page.locator("main")
+
+
+def candidates(reader: Reader) -> Locator:
+    reader.open(text=KIDS, source="en")
+    reader.word("eles").click()
+    expect(reader.page.locator("#candidates li")).to_have_count(5)
+    return reader.page.locator("#translate")
+
+
+def cross(reader: Reader) -> Locator:
+    reader.open(way="understand", step="decoder")
+    expect(reader.page.locator(".drawing svg")).to_be_visible()
+    return reader.page.locator(".story")
+
+
+def owntest(reader: Reader) -> Locator:
+    reader.open(way="understand")
+    reader.unfold("#owntest")
+    reader.button("Try 24 pairs of ours").click()
+    expect(reader.page.locator("#owntest li")).to_have_count(2)
+    return reader.page.locator("#owntest")
+
+
+@pytest.mark.usefixtures("embedder")
+@pytest.mark.parametrize("state", [first, candidates, cross, owntest])
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1000, "height": 1000}}])
+def test_pictures_of_more_states(
+    reader: Reader, page: Page, state: Callable[[Reader], Locator]
+) -> None:
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    clip = around(state(reader))
+    write(f"{state.__name__}.png", page, full_page=True, clip=clip)

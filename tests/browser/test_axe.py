@@ -130,6 +130,7 @@ def story_unfolded(reader: Reader) -> None:
 
 
 phone = high_contrast = zoomed = attention
+story_on_a_phone = story_zoomed = story_unfolded
 
 STATES: dict[str, Callable[[Reader], None]] = {
     "empty": empty,
@@ -150,12 +151,16 @@ STATES: dict[str, Callable[[Reader], None]] = {
     "phone": phone,
     "high contrast": high_contrast,
     "zoomed": zoomed,
+    "story on a phone": story_on_a_phone,
+    "story zoomed": story_zoomed,
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "portuguese": {"locale": "pt-BR"},
     "phone": {"viewport": {"width": 375, "height": 800}, "has_touch": True},
     "high contrast": {"forced_colors": "active"},
     "zoomed": {"viewport": {"width": 640, "height": 450}, "device_scale_factor": 2},
+    "story on a phone": {"viewport": {"width": 390, "height": 800}, "has_touch": True},
+    "story zoomed": {"viewport": {"width": 640, "height": 450}, "device_scale_factor": 2},
 }
 RULES_OF_COLOURS = ("color-contrast", "link-in-text-block")
 FIRST_VISITS = ("empty", "menus", "candidates", "unserved", "document")
