@@ -20,6 +20,7 @@ from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.families import ctranslate2, hf_config, hf_weights, marian, t5
 from model.checkpoints.families.ctranslate2_folder import read_options
+from model.checkpoints.families.multilingual_folder import is_t5_folder
 from model.checkpoints.families.opus_folder import read_target_ids
 from model.checkpoints.formats.ctranslate2 import CTranslate2File
 from model.checkpoints.formats.marian_bin import MarianFile, MarianNpz
@@ -136,7 +137,7 @@ READERS = {
 
 def family_of(folder: Path) -> ModuleType:
     """Returns the module with `read_config` for a Hugging Face folder."""
-    return t5 if t5.is_t5_folder(folder) else hf_config
+    return t5 if is_t5_folder(folder) else hf_config
 
 
 def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 
 from model.checkpoints.families import ctranslate2_folder, multilingual_folder, opus_folder, t5
 from model.checkpoints.families.hf_config import (
@@ -193,17 +192,18 @@ def _read_folder(folder: Path) -> ModelFiles:
     is_hugging_face = not is_npz and (folder / CONFIG).is_file()
     if any(folder.glob(MARIAN_WEIGHTS)) or not (is_opus or is_hugging_face):
         return _read_bergamot(folder)
-    family = _multilingual_family(folder) if is_hugging_face else None
+    is_multilingual = is_hugging_face and multilingual_folder.is_multilingual_folder(folder)
     pair: tuple[str, str] | None
     tokens: LanguageTokens | None
     if is_opus:
         weights, source_vocab, target_vocab, ids = opus_folder.find_parts(folder)
         pair, tokens = opus_folder.translates(folder, {}, ids)
         own_ids = ids
-    elif family is not None:
-        source_vocab = target_vocab = family.pieces_of(folder)
+    elif is_multilingual:
+        source_vocab = target_vocab = multilingual_folder.pieces_of(folder)
         weights = find_weights(folder, (source_vocab.name,))
-        pair, tokens = family.translates(folder)
+        is_t5 = multilingual_folder.is_t5_folder(folder)
+        pair, tokens = (t5 if is_t5 else multilingual_folder).translates(folder)
         ids = own_ids = folder / VOCAB
     else:
         options = read_model_options(folder)
@@ -223,7 +223,7 @@ def _read_folder(folder: Path) -> ModelFiles:
         tokens=tokens,
         title=title_of(folder),
         format=Format.MARIAN if is_opus else Format.HUGGING_FACE,
-        is_multilingual=family is not None,
+        is_multilingual=is_multilingual,
     )
 
 
@@ -245,14 +245,6 @@ def _read_converted(folder: Path) -> ModelFiles:
         title=title_of(folder),
         format=Format.CTRANSLATE2,
     )
-
-
-def _multilingual_family(folder: Path) -> ModuleType | None:
-    """Returns the module that reads a folder in which one vocabulary serves all languages."""
-    if t5.is_t5_folder(folder):
-        return t5
-    is_multilingual = multilingual_folder.is_multilingual_folder(folder)
-    return multilingual_folder if is_multilingual else None
 
 
 def _read_bergamot(folder: Path) -> ModelFiles:
@@ -335,8 +327,7 @@ def load_vocabularies(files: ModelFiles) -> Vocabularies:
     source: Tokenizer
     target: Tokenizer
     if files.is_multilingual:
-        family = t5 if t5.is_t5_folder(files.folder) else multilingual_folder
-        source = target = family.read_tokenizer(files.folder)
+        source = target = multilingual_folder.read_tokenizer(files.folder)
     elif files.format is Format.CTRANSLATE2:
         source, target = ctranslate2_folder.read_tokenizers(files.folder)
     elif files.source_ids is not None and files.target_ids is not None:

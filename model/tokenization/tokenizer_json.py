@@ -23,7 +23,7 @@ UNK = "<unk>"
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 BYTE_PIECE = re.compile(r"<0x[0-9A-F]{2}>")
 
-NORMALIZERS = ("Sequence", "Precompiled", "Replace", "Prepend", "Strip")
+NORMALIZERS = ("Precompiled", "Replace", "Prepend", "Strip")
 """Normalisers that SentencePiece also has: a table of characters, and rules for spaces."""
 
 MAX_ID = 2**20
@@ -43,7 +43,8 @@ def sentencepiece_model(path: Path) -> bytes:
     try:
         check_file(path)
         content = json.loads(path.read_text(encoding="utf-8"))
-        model, steps = content["model"], [*_steps(content["normalizer"] or {})]
+        model, normalizer = content["model"], content["normalizer"] or {}
+        steps = normalizer.get("normalizers", [normalizer])
         if reasons := _reasons(model, content["decoder"], steps):
             raise UnsupportedModelError(str(path), reasons)
         pieces = dict(_pieces(model))
@@ -66,12 +67,6 @@ def sentencepiece_model(path: Path) -> bytes:
     return b"".join([*parts, _bytes(2, trainer), _bytes(3, _bytes(2, table))])
 
 
-def _steps(normalizer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield normalizer
-    for each in normalizer.get("normalizers", ()):
-        yield from _steps(each)
-
-
 def _reasons(model: Mapping[str, Any], decoder: Any, steps: list[Mapping[str, Any]]) -> list[str]:
     kind = model.get("type")
     if kind not in MODELS:
@@ -90,9 +85,8 @@ def _pieces(model: Mapping[str, Any]) -> Iterator[tuple[int, Piece]]:
             parts = merge.split(" ") if isinstance(merge, str) else merge
             ranks.setdefault("".join(parts), len(ranks))
         last = len(ranks)  # no merge makes a single character
-        scores = [
-            (each, int(i), -float(ranks.get(each, last))) for each, i in model["vocab"].items()
-        ]
+        vocab = model["vocab"].items()
+        scores = [(piece, int(i), -float(ranks.get(piece, last))) for piece, i in vocab]
     for piece, number, score in scores:
         is_byte = model.get("byte_fallback") and BYTE_PIECE.fullmatch(piece)
         yield number, (piece, score, BYTE if is_byte else NORMAL)

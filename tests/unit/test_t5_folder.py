@@ -21,6 +21,7 @@ from model.checkpoints.build import load_engine
 from model.checkpoints.load import Vocabularies, find_models, load_vocabularies
 from model.errors import CheckpointError, UnsupportedModelError
 from model.sequence import EngineLimits, Sequence
+from tests.checkpoint_folders import change_tensors
 from tests.hf_files import SENTENCE, SOURCE_TEXT, pieces_model, randomize, save_tokenizer
 from tests.tiny import translate
 from tests.tiny_text import change_json
@@ -201,6 +202,26 @@ def test_translations_are_those_of_transformers(
         target = found[sequence.id][0].tokens
         assert target == expected[0, 1:].tolist()
         assert translate(engine, [sequence])[sequence.id][0].tokens == target
+
+
+def test_copies_and_unused_tensors_of_old_versions_change_nothing(tmp_path: Path) -> None:
+    """A pickle holds the shared matrix under all of its names."""
+    folder = tmp_path / "t5"
+    write_t5(folder, "t5")
+    (files,) = find_models(str(tmp_path))
+    source = [Sequence(0, between(tmp_path, "en", "de").source.tokenize(SENTENCE).ids)]
+    expected = translate(load_engine(files, CPU, "float32", EngineLimits(4, 40), True), source)
+
+    def change(tensors: dict[str, Any]) -> None:
+        for name in ("lm_head", "encoder.embed_tokens", "decoder.embed_tokens"):
+            tensors[f"{name}.weight"] = tensors["shared.weight"].copy()
+        unused = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+        tensors[unused] = tensors["shared.weight"].copy()
+
+    change_tensors(folder, change)
+    assert (
+        translate(load_engine(files, CPU, "float32", EngineLimits(4, 40), True), source) == expected
+    )
 
 
 def test_source_may_not_be_longer_than_the_learned_positions(tmp_path: Path) -> None:

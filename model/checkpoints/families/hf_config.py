@@ -139,7 +139,7 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
             **{**family, "scales_embeddings": scales_embeddings},
             source_vocab_size=options["vocab_size"],
             target_vocab_size=options.get("decoder_vocab_size", options["vocab_size"]),
-            max_positions=_max_positions(options),
+            max_positions=options["max_position_embeddings"] + 2 if kind == "mbart" else 0,
             unk_id=unk_id,
             shared_embeddings=bool(options.get("share_encoder_decoder_embeddings", True)),
             decoder=DecoderKind.SELF_ATTENTION,
@@ -171,11 +171,6 @@ def _size_reasons(options: Mapping[str, Any], num_bytes: int) -> list[str]:
         sizes["max_position_embeddings"] = options.get("max_position_embeddings")
     vocab_sizes = {"vocab_size": options.get("vocab_size"), "decoder_vocab_size": vocab}
     return size_reasons(sizes, vocab_sizes, num_bytes) or id_reasons(options, vocab)
-
-
-def _max_positions(options: Mapping[str, Any]) -> int:
-    """Returns the number of rows of a learned position table; 0 if positions are computed."""
-    return options["max_position_embeddings"] + 2 if options["model_type"] == "mbart" else 0
 
 
 def id_reasons(options: Mapping[str, Any], vocab: int) -> list[str]:

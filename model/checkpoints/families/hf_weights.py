@@ -9,12 +9,13 @@ import torch
 from torch import nn
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.checkpoints.formats.tensors import Arrays, merge_copies, read_tensors
+from model.checkpoints.formats.tensors import merge_copies, read_tensors
 from model.checkpoints.names import expand, fill
 from model.config import ModelConfig, NormPosition
 
-# Matches position tables in files of old versions. The model computes these tables itself.
-IGNORED = re.compile(r"\.embed_positions\.weights?$")
+# Matches position tables in files of old versions. The model computes these tables itself. The
+# cross-attention of old versions of T5 also has a table, which is not used.
+IGNORED = re.compile(r"\.embed_positions\.weights?$|\.EncDecAttention\.relative_attention_bias\.")
 
 SHARED = "model.shared.weight"
 SOURCE = "model.encoder.embed_tokens.weight"
@@ -46,89 +47,61 @@ DECODER = {
 
 # T5's tables. Each module has only a `weight`.
 T5_SHARED = "shared.weight"
-T5_COPIES = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
-T5_IGNORED = re.compile(r"^decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias")
+T5_COPIES = {T5_SHARED: ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")}
 T5_ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
-T5_MIXER = {
-    **{f"mixer.{ours}": f"0.SelfAttention.{theirs}" for ours, theirs in T5_ATTENTION.items()},
-    "mixer_residual.norm": "0.layer_norm",
+T5_PARTS = {
+    "SelfAttention": ("mixer", "mixer_residual", T5_ATTENTION),
+    "EncDecAttention": ("cross_attention", "cross_residual", T5_ATTENTION),
+    "DenseReluDense": ("feed_forward", "feed_forward_residual", {"fc1": "wi", "fc2": "wo"}),
 }
-T5_CROSS = {
-    **{
-        f"cross_attention.{ours}": f"1.EncDecAttention.{theirs}"
-        for ours, theirs in T5_ATTENTION.items()
-    },
-    "cross_residual.norm": "1.layer_norm",
-}
+T5_GATED = {"fc1": "wi_0", "gate": "wi_1", "fc2": "wo"}
 
 
 def load_weights(weights: Path, config: ModelConfig) -> EncoderDecoder:
     """Returns a float32 model on the CPU, filled from one file or from the index of shards."""
-    if config.block is not None:
-        return _load_t5(weights, config)
     # Maps the main name of each matrix to the other names that a file may have for it.
     copies = {SHARED: (SOURCE, TARGET, OUTPUT)} if config.shared_embeddings else {TARGET: (OUTPUT,)}
-    arrays = merge_copies(read_tensors(weights), copies, weights)
-    return _filled(config, arrays, name_pairs(config), IGNORED, weights)
-
-
-def _filled(
-    config: ModelConfig,
-    arrays: Arrays,
-    pairs: list[tuple[str, str]],
-    ignored: re.Pattern[str],
-    weights: Path,
-) -> EncoderDecoder:
+    is_t5 = config.block is not None
+    arrays = merge_copies(read_tensors(weights), T5_COPIES if is_t5 else copies, weights)
+    if is_t5:  # a file may have the shared matrix in place of that of the output layer
+        if np.array_equal(arrays.get(OUTPUT, []), arrays.get(T5_SHARED, [])):
+            arrays.pop(OUTPUT, None)
+        config = replace(config, tied_output=OUTPUT not in arrays)
     with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
         model = EncoderDecoder(config)
-    fill(model, arrays, pairs, ignored, str(weights))
+    fill(model, arrays, (t5_pairs if is_t5 else name_pairs)(config), IGNORED, str(weights))
     model.share_embeddings()
-    return model.eval()
-
-
-def _load_t5(weights: Path, config: ModelConfig) -> EncoderDecoder:
-    """Returns T5, whose output layer is tied if the file has the shared matrix in its place."""
-    arrays = merge_copies(read_tensors(weights), {T5_SHARED: T5_COPIES}, weights)
-    shared, output = arrays.get(T5_SHARED), arrays.get(OUTPUT)
-    if output is None or (shared is not None and np.array_equal(output, shared)):
-        arrays.pop(OUTPUT, None)
-    config = replace(config, tied_output=OUTPUT not in arrays)
-    model = _filled(config, arrays, t5_pairs(config), T5_IGNORED, weights)
     if config.scales_output:
         norm = model.decoder.norm
         norm.weight = nn.Parameter(norm.weight * config.d_model**-0.5, requires_grad=False)
-    return model
+    return model.eval()
 
 
 def t5_pairs(config: ModelConfig) -> list[tuple[str, str]]:
-    gated = {"feed_forward.fc1": "wi_0", "feed_forward.gate": "wi_1"}
-    first = gated if config.encoder_block.has_gate else {"feed_forward.fc1": "wi"}
-    inner = {**first, "feed_forward.fc2": "wo"}
-    names = {"encoder.embedding.weight": T5_SHARED}
-    if not config.tied_output:
-        names["decoder.untied_weight"] = OUTPUT
-    pairs = [*names.items()]
-    sides = (
-        ("encoder", T5_MIXER, config.encoder_layers),
-        (
-            "decoder",
-            {**T5_MIXER, **T5_CROSS},
-            config.decoder_layers,
-        ),
-    )
-    for side, table, layers in sides:
-        last = 1 if side == "encoder" else 2
-        parts = {ours: f"{last}.DenseReluDense.{theirs}" for ours, theirs in inner.items()}
-        parts |= {**table, "feed_forward_residual.norm": f"{last}.layer_norm"}
-        rows = {
-            f"{side}.layers.{{i}}.{ours}.weight": f"{side}.block.{{i}}.layer.{theirs}.weight"
-            for ours, theirs in parts.items()
-        }
-        bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        outer = {f"{side}.relative_bias.weight": bias}
-        outer[f"{side}.norm.weight"] = f"{side}.final_layer_norm.weight"
-        pairs += [*expand(rows, layers), *outer.items()]
-    return pairs
+    return [
+        ("encoder.embedding.weight", T5_SHARED),
+        *([] if config.tied_output else [("decoder.untied_weight", OUTPUT)]),
+        *expand(_t5_names("encoder", config), config.encoder_layers),
+        *expand(_t5_names("decoder", config), config.decoder_layers),
+    ]
+
+
+def _t5_names(side: str, config: ModelConfig) -> dict[str, str]:
+    first = f"{side}.block.0.layer.0.SelfAttention"
+    names = {
+        f"{side}.norm.weight": f"{side}.final_layer_norm.weight",
+        f"{side}.relative_bias.weight": f"{first}.relative_attention_bias.weight",
+    }
+    parts = [part for part in T5_PARTS if side == "decoder" or part != "EncDecAttention"]
+    for number, part in enumerate(parts):
+        module, residual, table = T5_PARTS[part]
+        if part == "DenseReluDense" and config.encoder_block.has_gate:
+            table = T5_GATED
+        layers, layer = f"{side}.layers.{{i}}", f"{side}.block.{{i}}.layer.{number}"
+        names[f"{layers}.{residual}.norm.weight"] = f"{layer}.layer_norm.weight"
+        for ours, theirs in table.items():
+            names[f"{layers}.{module}.{ours}.weight"] = f"{layer}.{part}.{theirs}.weight"
+    return names
 
 
 def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:

@@ -1,4 +1,6 @@
-"""Reads the folder of an M2M100, NLLB-200, SMaLL-100 or mBART-50 model. Does not import torch.
+"""Reads the folders of models in which one vocabulary serves all languages, without torch.
+
+These are M2M100, NLLB-200, SMaLL-100 and mBART-50. The vocabulary of T5 is also read here.
 
 Source: transformers, models/m2m_100, models/nllb and models/mbart50 (tokenization), and SMaLL-100's
 own tokenizer (Mohammadshahi et al. 2022). No code was copied.
@@ -9,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from model.checkpoints.families.hf_config import CONFIG, read_model_options
+from model.checkpoints.families.hf_config import CONFIG, T5_TYPES, read_model_options
 from model.checkpoints.families.opus_folder import (
     EOS,
     PIECES,
@@ -31,14 +33,18 @@ from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.tokenization.tokenizer import MappedTokenizer, Tokenizer
 
 SPECIAL_TOKENS = "special_tokens_map.json"
-MODEL_TYPES = ("m2m_100", "mbart")
+MODEL_TYPES = ("m2m_100", "mbart", *T5_TYPES)
 
+T5_PIECES = "spiece.model"
 TOKENIZER = "tokenizer.json"
 SIGNS = ("<s>", "<pad>", EOS, UNK)
 """Special tokens with ids 0 to 3. NLLB-200's SentencePiece file begins with only three of them."""
 
-MAX_UNUSED = 8
-"""Largest number of unused ids after the language tokens. M2M100 has 8, and NLLB-200 has 3."""
+SPECIAL = re.compile(r"</?s>|<pad>|<unused \d+>|<extra_id_\d+>|<2\w+>")
+"""Matches tokens that are no text. MADLAD-400 has tokens of languages, such as `<2pt>`."""
+
+MAX_UNUSED = 128
+"""Largest number of ids without a token. T5 has 128, M2M100 has 8, and NLLB-200 has 3."""
 
 REGION = re.compile("_[A-Z]{2}$")
 """The end of mBART-50's tokens, such as `en_XX`. No language has tokens of two regions."""
@@ -65,9 +71,12 @@ SMALL_100_CODE = "tokenization_small100.py"
 
 
 def is_multilingual_folder(folder: Path) -> bool:
-    return (folder / PIECES).is_file() or read_model_options(folder).get(
-        "model_type"
-    ) in MODEL_TYPES
+    kind = read_model_options(folder).get("model_type")
+    return (folder / PIECES).is_file() or kind in MODEL_TYPES
+
+
+def is_t5_folder(folder: Path) -> bool:
+    return read_model_options(folder).get("model_type") in T5_TYPES
 
 
 def pieces_of(folder: Path) -> Path:
@@ -75,7 +84,7 @@ def pieces_of(folder: Path) -> Path:
 
     If there are both, it is the one of SentencePiece. It need not exist.
     """
-    both = folder / PIECES, folder / TOKENIZER
+    both = folder / (T5_PIECES if is_t5_folder(folder) else PIECES), folder / TOKENIZER
     return next((path for path in both if path.is_file()), both[0])
 
 
@@ -149,10 +158,11 @@ def read_ids(folder: Path) -> dict[str, int]:
     because this file has only three of the four special tokens. The ids of the language tokens
     follow the ids of the pieces, unless the folder lists other ids. In a fine-tuned NLLB-200, for
     example, an added language comes after `<mask>`. The vocabulary size in the config may exceed
-    the number of these pieces and tokens by up to MAX_UNUSED. `tokenizer.json` has all ids.
+    the number of these pieces and tokens by up to MAX_UNUSED. A `tokenizer.json` has all ids, and
+    so has T5's SentencePiece file.
     """
     path, vocabulary = pieces_of(folder), folder / VOCAB
-    if path.name == TOKENIZER:
+    if path.name in (TOKENIZER, T5_PIECES):
         pieces = Tokenizer(path)
         ids = {name: i for i, name in enumerate(pieces.pieces([*range(pieces.vocab_size)]))}
     elif vocabulary.is_file():
@@ -162,7 +172,7 @@ def read_ids(folder: Path) -> dict[str, int]:
         names = pieces.pieces(list(range(len(SIGNS) - 1, pieces.vocab_size)))
         ids = {name: number for number, name in enumerate([*SIGNS, *names])}
     listed = added_ids(folder)
-    for token in language_tokens(folder):
+    for token in [] if is_t5_folder(folder) else language_tokens(folder):
         ids.setdefault(token, listed.get(token, len(ids)))
     used = set(ids.values())
     end, size = max(used) + 1, read_model_options(folder).get("vocab_size")
@@ -192,7 +202,6 @@ def added_ids(folder: Path) -> dict[str, int]:
 
 def read_tokenizer(folder: Path) -> MappedTokenizer:
     ids = read_ids(folder)
-    signs = {ids[sign] for sign in SIGNS if sign in ids and sign != UNK}
-    unused = {number for name, number in ids.items() if name.startswith("<unused ")}
-    special = signs | unused | {ids[each] for each in language_tokens(folder)}
+    languages = [] if is_t5_folder(folder) else language_tokens(folder)
+    special = {i for name, i in ids.items() if name in languages or SPECIAL.fullmatch(name)}
     return MappedTokenizer(pieces_of(folder), ids, special, ids[EOS], ids[UNK])

@@ -14,11 +14,10 @@ from model.checkpoints.families.hf_config import (
     IDS,
     MAX_LENGTH_FACTOR,
     MULTILINGUAL_TARGET,
-    T5_TYPES,
     id_reasons,
     read_model_options,
 )
-from model.checkpoints.families.multilingual_folder import TOKENIZER
+from model.checkpoints.families.multilingual_folder import read_ids
 from model.checkpoints.formats.files import size_reasons, unsupported
 from model.checkpoints.languages import (
     LanguageTokens,
@@ -37,17 +36,20 @@ from model.config import (
     NormPosition,
     NormSpec,
 )
-from model.errors import CheckpointFormatError, UnsupportedModelError
-from model.tokenization.tokenizer import MappedTokenizer, Tokenizer
-
-PIECES = "spiece.model"
+from model.errors import UnsupportedModelError
 
 FEED_FORWARDS = {
     "relu": Activation.RELU,
     "gated-gelu": Activation.GELU_TANH,
     "gated-silu": Activation.SWISH,
 }
-SIZES = ("d_model", "d_ff", "num_layers", "num_decoder_layers", "num_heads", "d_kv")
+SIZES = {
+    "d_model": "d_model",
+    "d_ff": "ffn_dim",
+    "num_layers": "encoder_layers",
+    "num_decoder_layers": "decoder_layers",
+    "num_heads": "num_heads",
+}
 DEFAULTS = {
     "feed_forward_proj": "relu",
     "layer_norm_epsilon": 1e-6,
@@ -62,20 +64,6 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 
 TASK = re.compile(r"translation_([a-z]{2,3})_to_([a-z]{2,3})")
 TAG = re.compile(r"<2(\w+)>")
-SPECIAL = re.compile(r"</?s>|<pad>|<extra_id_\d+>|<unused \d+>|<2\w+>")
-
-MAX_UNUSED = 512
-"""Largest number of ids without a piece. T5 has 128, and mT5 has 112."""
-
-
-def is_t5_folder(folder: Path) -> bool:
-    return read_model_options(folder).get("model_type") in T5_TYPES
-
-
-def pieces_of(folder: Path) -> Path:
-    """Returns the SentencePiece file, or else `tokenizer.json`. It need not exist."""
-    both = folder / PIECES, folder / TOKENIZER
-    return next((path for path in both if path.is_file()), both[0])
 
 
 def _options(folder: Path) -> dict[str, Any]:
@@ -91,13 +79,13 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
     The weights say whether the output layer has a matrix of its own.
     """
     options = _options(folder)
-    sizes = {name: options.get(name) for name in SIZES}
+    sizes = {name: options.get(name) for name in (*SIZES, "d_kv")}
     vocab: Any = options.get("vocab_size")
     reasons = unsupported(options, SUPPORTED)
     reasons = reasons or size_reasons(sizes, {"vocab_size": vocab}, num_bytes)
     if reasons := reasons or id_reasons(options, vocab):
         raise UnsupportedModelError(str(folder / CONFIG), reasons)
-    proj, norm = options["feed_forward_proj"], NormSpec(options["layer_norm_epsilon"], False, True)
+    proj = options["feed_forward_proj"]
     try:
         attention = AttentionSpec(
             options["num_heads"],
@@ -108,37 +96,30 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
             buckets=options["relative_attention_num_buckets"],
             max_distance=options["relative_attention_max_distance"],
         )
-        block = BlockSpec(
-            options["d_model"],
-            options["d_ff"],
-            attention,
-            activation=FEED_FORWARDS[proj],
-            has_gate=proj.startswith("gated"),
-            ffn_biases=(False, False),
-            norm=norm,
-            norm_position=NormPosition.PRE,
-        )
     except UnsupportedModelError as error:
         raise UnsupportedModelError(str(folder / CONFIG), error.reasons) from error
     return ModelConfig(
-        options["d_model"],
-        options["num_heads"],
-        options["d_ff"],
-        options["num_layers"],
-        options["num_decoder_layers"],
-        vocab,
-        vocab,
-        **{ours: options[theirs] for theirs, ours in IDS.items()},
+        **{ours: options[theirs] for theirs, ours in {**SIZES, **IDS}.items()},
+        source_vocab_size=vocab,
+        target_vocab_size=vocab,
         unk_id=unk_id,
         decoder=DecoderKind.SELF_ATTENTION,
-        norm=NormPosition.PRE,
         has_sinusoids=False,
         scales_embeddings=False,
         scales_output=_scales_output(options),
         has_output_bias=False,
         max_length_factor=MAX_LENGTH_FACTOR,
         min_target_tokens=MULTILINGUAL_TARGET,
-        block=block,
+        block=BlockSpec(
+            options["d_model"],
+            options["d_ff"],
+            attention,
+            activation=FEED_FORWARDS[proj],
+            has_gate=proj.startswith("gated"),
+            ffn_biases=(False, False),
+            norm=NormSpec(options["layer_norm_epsilon"], has_bias=False, is_rms=True),
+            norm_position=NormPosition.PRE,
+        ),
     )
 
 
@@ -147,10 +128,8 @@ def _scales_output(options: Mapping[str, Any]) -> bool:
 
     Version 5 of transformers always saves `tie_word_embeddings` as true, and T5's other option.
     """
-    if options["model_type"] != "t5":
-        return False
-    is_tied = options.get("tie_word_embeddings", True) is not False
-    return bool(options.get("scale_decoder_outputs", is_tied))
+    is_tied = options.get("tie_word_embeddings", True)
+    return options["model_type"] == "t5" and bool(options.get("scale_decoder_outputs", is_tied))
 
 
 def translates(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
@@ -160,23 +139,20 @@ def translates(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens | N
     German: ", which the config gives for some pairs. A fine-tuned model may have neither.
     """
     pair = pair_in(folder.name)
-    found = [TAG.fullmatch(piece) for piece in read_ids(folder)]
-    codes = {each[1]: each[0] for each in found if each and is_code(each[1])}
+    found = filter(None, map(TAG.fullmatch, read_ids(folder)))
+    codes = {each[1]: each[0] for each in found if is_code(each[1])}
     targets = {tag: codes[code] for code, tag in distinct_tags(codes).items()}
-    if targets:
-        tags = {token: tag for tag, token in targets.items()}
-        token = None if pair is None else choose_target(pair[1], tags)
-        if pair is None or token is None:  # madlad400-7b-mt-bt is no pair
-            return None, LanguageTokens(dict.fromkeys(targets, ""), targets)
-        return pair, LanguageTokens({pair[0]: ""}, {pair[1]: token})
-    prompts = _prompts(_options(folder).get("task_specific_params"))
+    prompts = _prompts(read_model_options(folder).get("task_specific_params"))
     if pair is not None:
-        named = {pair[1]: prompts[pair]} if pair in prompts else {}
-        return pair, LanguageTokens({pair[0]: ""}, named) if named else None
-    sources = list(dict.fromkeys(source for source, _ in prompts))
-    if len(sources) == 1:
-        named = {target: prompt for (_, target), prompt in prompts.items()}
-        return None, LanguageTokens({sources[0]: ""}, named)
+        token = choose_target(pair[1], {token: tag for tag, token in targets.items()})
+        chosen = token or prompts.get(pair)
+        if chosen or not targets:  # madlad400-7b-mt-bt is no pair
+            return pair, LanguageTokens({pair[0]: ""}, {pair[1]: chosen}) if chosen else None
+    sources = [*targets] or [*dict.fromkeys(source for source, _ in prompts)]
+    if not targets and len(sources) == 1:
+        targets = {target: prompt for (_, target), prompt in prompts.items()}
+    if targets:
+        return None, LanguageTokens(dict.fromkeys(sources, ""), targets)
     reason = (
         f"it has no tokens such as <2pt>, and task_specific_params of {CONFIG} do not name one "
         "source language; name the folder after the pair of languages: en-de"
@@ -186,31 +162,7 @@ def translates(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens | N
 
 def _prompts(tasks: object) -> dict[tuple[str, str], str]:
     """Returns the prompt of each pair, such as "translate English to German: "."""
-    prompts = {}
-    for name, options in tasks.items() if isinstance(tasks, dict) else ():
-        found = TASK.fullmatch(name)
-        pair = pair_of(*found.groups()) if found else None
-        prompt = options.get("prefix") if isinstance(options, dict) else None
-        if pair is not None and isinstance(prompt, str):
-            prompts[pair] = prompt
-    return prompts
-
-
-def read_ids(folder: Path) -> dict[str, int]:
-    """Returns the id of each piece; ids of the config without a piece get names of their own."""
-    pieces = Tokenizer(pieces_of(folder))
-    size = pieces.vocab_size
-    end = _options(folder).get("vocab_size")
-    names = pieces.pieces([*range(size)])
-    if type(end) is int and size < end <= size + MAX_UNUSED:
-        names += [f"<unused {number}>" for number in range(size, end)]
-    ids = {name: number for number, name in enumerate(names)}
-    if len(ids) < len(names):
-        raise CheckpointFormatError(f"{pieces_of(folder)} has a piece twice")
-    return ids
-
-
-def read_tokenizer(folder: Path) -> MappedTokenizer:
-    ids, pieces = read_ids(folder), Tokenizer(pieces_of(folder))
-    special = {number for name, number in ids.items() if SPECIAL.fullmatch(name)}
-    return MappedTokenizer(pieces_of(folder), ids, special, pieces.eos_id, pieces.unk_id)
+    named = tasks.items() if isinstance(tasks, dict) else ()
+    found = [(TASK.fullmatch(name), task) for name, task in named if isinstance(task, dict)]
+    prompts = {pair_of(*pair.groups()): task.get("prefix") for pair, task in found if pair}
+    return {pair: prompt for pair, prompt in prompts.items() if pair and isinstance(prompt, str)}
