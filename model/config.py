@@ -352,8 +352,21 @@ class NormalizeConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SparseConfig:
+    """Pooling to a weight for each word of the vocabulary (SPLADE), and the head that scores words.
+
+    The weight of a word is the largest of its scores over the tokens, or with `is_sum` their sum.
+    """
+
+    activation: Activation
+    norm_eps: float
+    is_sum: bool = False
+    num_logs: int = 1  # times that log(1 + x) is applied to the positive scores
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddingConfig:
-    """An encoder, its pooling and the modules after pooling.
+    """An encoder, its pooling and the modules after pooling. With `sparse` it has only an encoder.
 
     Raises:
         UnsupportedModelError: The parts do not fit together, or the default prompt is unknown.
@@ -365,6 +378,7 @@ class EmbeddingConfig:
     max_tokens: int = 512  # of a text, special tokens included
     prompts: Mapping[str, str] = field(default_factory=dict)  # name to prefix of a text
     default_prompt: str | None = None  # name used if a request names none; None for no prefix
+    sparse: SparseConfig | None = None
 
     def __post_init__(self) -> None:
         reasons = []
@@ -393,6 +407,8 @@ class EmbeddingConfig:
     @property
     def output_size(self) -> int:
         """Returns the width of a text's vector (E)."""
+        if self.sparse is not None:
+            return self.encoder.vocab_size
         dense = [module.outputs for module in self.modules if isinstance(module, DenseConfig)]
         return dense[-1] if dense else self.pooled_size
 

@@ -24,11 +24,13 @@ from model.checkpoints.families.sentence_transformers import (
     load_tokenizer,
     read_config,
 )
+from model.checkpoints.families.splade import HEADS
 from model.checkpoints.families.text_encoders import family_of
 from model.checkpoints.formats.files import find_weights, forget_pages, read_options, weight_files
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.names import fill, fill_encoder, name_pairs, normal_names
 from model.checkpoints.quantize import DEGENERATE, all_samples
+from model.config import EmbeddingConfig
 from model.encoding.embedding import Dense, EmbeddingJob, EmbeddingModel, Vectors, embed, on_device
 from model.precision import Precision, select_precision
 from model.quantization.asymmetric import quantize, restore
@@ -64,6 +66,8 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
         DeviceError: The precision is unknown, or the device does not compute in it.
     """
     config = read_config(files)
+    if config.sparse is not None:
+        return _load_sparse(files, config, device, dtype)
     precision = select_native_precision(config.encoder, dtype, device)
     if device.type == "cpu" and config.encoder.blocks and not is_supported(config.encoder):
         logger.info(
@@ -92,6 +96,33 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     if precision is Precision.INT8:
         for each in weight_files(path):
             forget_pages(each)  # the float matrices are not read again
+    return on_device(model, device, precision)
+
+
+def _load_sparse(
+    files: EmbeddingFiles, config: EmbeddingConfig, device: torch.device, dtype: str
+) -> EmbeddingModel:
+    """Returns a SPLADE model. As for cross-encoders, `auto` selects neither int8 nor float16."""
+    options, path = read_options(files.encoder / CONFIG), find_weights(files.encoder)
+    family, (dense, norm, bias) = family_of(options, CONFIG), HEADS[options["model_type"]]
+    arrays = normal_names(read_tensors(path), family)
+    if bias not in arrays:  # one tensor of two names; a file has one of them
+        bias = f"{bias.removesuffix('bias')}decoder.bias"
+    with torch.device("meta"):
+        model = EmbeddingModel(config)
+    pairs = [(f"encoder.{ours}", theirs) for ours, theirs in name_pairs(family, model.encoder)]
+    for ours, theirs in (("dense", dense), ("norm", norm)):
+        pairs += [(f"words.{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias")]
+    fill(model, arrays, [*pairs, ("words.bias", bias)], family.ignored, str(path))
+    return _without_check(model, device, dtype)
+
+
+def _without_check(model: EmbeddingModel, device: torch.device, dtype: str) -> EmbeddingModel:
+    precision = select_precision(dtype, device)
+    if dtype == "auto" and precision is Precision.FLOAT16:
+        precision = Precision.FLOAT32
+    if precision is Precision.INT8:
+        quantize(model.encoder.layers)
     return on_device(model, device, precision)
 
 
@@ -161,9 +192,6 @@ def load_cross_encoder_model(
     embedding models cannot check an output of one number.
     """
     config = read_cross_encoder(files)
-    precision = select_precision(dtype, device)
-    if dtype == "auto" and precision is Precision.FLOAT16:
-        precision = Precision.FLOAT32
     path = find_weights(files.folder)
     options = read_options(files.folder / CONFIG)
     family = family_of(options, CONFIG)
@@ -174,9 +202,7 @@ def load_cross_encoder_model(
     for ours, theirs in head_names(options):
         pairs += [(f"{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias")]
     fill(model, arrays, pairs, UNUSED, str(path))
-    if precision is Precision.INT8:
-        quantize(model.encoder.layers)
-    return on_device(model, device, precision)
+    return _without_check(model, device, dtype)
 
 
 def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from model.backends.encoder_batch import EncoderBatch, HiddenTexts, begin_batch,
 from model.backends.native.text_runner import NativeTextEncoder
 from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
 from model.encoding.sliced_pass import SlicedPass, batches
+from model.encoding.word_scores import WordScores
 from model.inspection.captures.capture import Slices
 from model.layers.attention import fuse_projections
 from model.precision import Precision
@@ -124,6 +125,8 @@ class EmbeddingModel(nn.Module):
         self.config = config
         self.encoder = TextEncoder(config.encoder)
         self.head = nn.Sequential(*map(new_module, config.modules))
+        sizes = config.encoder.vocab_size, config.encoder.d_model
+        self.words = WordScores(config.sparse, *sizes) if config.sparse else None
         self.precision = Precision.FLOAT32
         self.native: NativeTextEncoder | None = None
 
@@ -236,7 +239,8 @@ class EmbeddingEncode(SlicedPass):
         """Returns the vectors finished since the last call; on a GPU, waits for the computation.
 
         The map has the index of each finished job, and its result in float32. A result is one
-        vector (E) of the text, or the vectors (T, D) of its tokens.
+        vector (E) of the text, or the vectors (T, D) of its tokens. The result of a sparse model is
+        (n, 2): ids of words, and their weights.
         """
         finished, self.finished = self.finished, []
         found: dict[int, Vectors] = {}
@@ -261,7 +265,8 @@ class EmbeddingEncode(SlicedPass):
 
     def _finish(self, batch: list[int], texts: HiddenTexts) -> None:
         jobs = [self.jobs[number] for number in batch]
-        for is_raw in (False, True):
+        words = self.model.words if isinstance(self.model, EmbeddingModel) else None
+        for is_raw in (False, True) if words is None else ():
             rows = [
                 row for row, job in enumerate(jobs) if not job.is_per_token and job.is_raw is is_raw
             ]
@@ -270,9 +275,12 @@ class EmbeddingEncode(SlicedPass):
                 chosen = vectors if len(rows) == len(batch) else vectors[rows]
                 self.finished.append(([batch[row] for row in rows], chosen))
         for row, job in enumerate(jobs):
+            states = texts.states[row : row + 1, : len(job.ids)]
             if job.is_per_token:
-                states = texts.states[row : row + 1, : len(job.ids)]
                 self.finished.append(([batch[row]], states.float()))
+            elif words is not None:
+                weights = words(states[0], self.model.encoder.embedding.tokens)
+                self.finished.append(([batch[row]], weights[None]))
 
 
 def embed(

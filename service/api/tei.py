@@ -139,6 +139,18 @@ class EmbedAllRequest(EmbedParameters):
         return EmbedQuery(self.inputs, "inputs", self, self.model, is_per_token=True)
 
 
+class EmbedSparseRequest(EmbedAllRequest):
+    """The body of `POST /embed_sparse`, in TEI's shape: weights of words for each input."""
+
+    def query(self) -> EmbedQuery:
+        return EmbedQuery(self.inputs, "inputs", self, self.model)
+
+
+class WordWeight(BaseModel):
+    index: int = Field(description="Id of the word in the model's vocabulary.")
+    value: float = Field(description="Weight of the word; all other words have weight 0.")
+
+
 class EmbedRequest(EmbedAllRequest):
     """The body of `POST /embed`, in TEI's shape: it requests a vector for each input."""
 
@@ -223,6 +235,24 @@ async def embed_all(request: Request) -> Response:
     work = services.embedder.embed_tokens(query, context)
     values, usage = await unless_disconnected(request, work)
     return vectors.json_of_vectors(values, usage, context)
+
+
+@router.post("/embed_sparse", **described(EmbedSparseRequest, list[list[WordWeight]]))
+async def embed_sparse(request: Request) -> Response:
+    """Returns the weights of words for each text, by a SPLADE model, in the order of their ids."""
+    services, context = services_of(request), context_of(request)
+    with context.stage("validate"):
+        query = (await read_parameters(request, EmbedSparseRequest)).query()
+        context.num_inputs = len(query.inputs)
+    work = services.embedder.embed_sparse(query, context)
+    found, usage = await unless_disconnected(request, work)
+    reply = [
+        [{"index": int(index), "value": float(str(value))} for index, value in each]
+        for each in found
+    ]
+    times = time.perf_counter() - context.started
+    headers = vectors.compute_headers(usage, context.stages, times)
+    return JSONResponse(reply, headers=headers)
 
 
 @router.post("/similarity", **described(SimilarityRequest, SimilarityResponse))
@@ -537,6 +567,8 @@ def model_type(served: ServedReader) -> ModelType:
     if isinstance(served, ServedReranker):
         label = served.config.label
         return ModelType(reranker=RerankerType(id2label={"0": label}, label2id={label: 0}))
+    if served.config.sparse is not None:
+        return ModelType(embedding=EmbeddingType(pooling="splade"))
     names = [POOLING.get(each, each.value) for each in served.config.pooling]
     return ModelType(embedding=EmbeddingType(pooling="+".join(names)))
 
@@ -551,7 +583,7 @@ async def ping(request: Request) -> Response:
 DIALECT = Dialect(
     (router, scoring, tokens, operation),
     tasks={
-        **dict.fromkeys(("/", "/embed", "/embed_all", "/similarity"), EMBED),
+        **dict.fromkeys(("/", "/embed", "/embed_all", "/embed_sparse", "/similarity"), EMBED),
         **dict.fromkeys(("/rerank", "/predict"), RERANK),
     },
     error_shape=tei_shape,

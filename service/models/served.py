@@ -164,6 +164,7 @@ class ServedEmbedder(AnyServed):
             is_normalized=self.config.is_normalized,
             prompts=self.config.prompts,
             default_prompt=self.config.default_prompt,
+            is_sparse=self.config.sparse is not None,
         )
 
 

@@ -43,6 +43,7 @@ class TextReader:
     # Special tokens in front of a text, for each language that a request may name. It is empty if
     # the model needs no language.
     languages: Mapping[str, list[int]] = field(default_factory=dict)
+    is_sparse: bool = False  # whether embeddings are weights of words
 
     def with_language(self, language: str) -> "TextReader":
         return replace(self, before=self.languages[language], languages={})

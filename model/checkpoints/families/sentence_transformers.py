@@ -14,7 +14,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from model.checkpoints.families import text_encoders
+from model.checkpoints.families import splade, text_encoders
 from model.checkpoints.folders import PACKAGE, files_of, package_titles, title_of
 from model.checkpoints.formats.files import (
     WEIGHTS,
@@ -70,6 +70,7 @@ TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "document_length": (None,),
     "query_expansion": (None,),
 }
+SPARSE_SUPPORTED = {"transformer_task": ("fill-mask",)}
 CLASSIFIER_SUPPORTED = TRANSFORMER_SUPPORTED | {
     "transformer_task": ("sequence-classification",),
     "module_output_name": ("scores", None),
@@ -198,6 +199,14 @@ def _is_classifier(folder: Path) -> bool:
     )
 
 
+def _is_sparse(folder: Path) -> bool:
+    modules = read_json(folder / MODULES) if (folder / MODULES).is_file() else None
+    listed = (
+        [each for each in modules if isinstance(each, dict)] if isinstance(modules, list) else []
+    )
+    return splade.MODULE in [_kind(str(each.get("type"))) for each in listed]
+
+
 def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...], bool]:
     path = folder / MODULES
     modules = read_json(path)
@@ -207,7 +216,11 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...], boo
         raise CheckpointFormatError(f"{path} is not a list of modules: {error!r}") from error
     kinds = [_kind(name) for name, _ in parts]
     is_static = kinds[:1] == ["StaticEmbedding"]
-    wanted = {0: ("StaticEmbedding",)} if is_static else {0: ("Transformer",), 1: ("Pooling",)}
+    wanted: dict[int, tuple[str, ...]] = {0: ("Transformer",), 1: ("Pooling",)}
+    if is_static:
+        wanted = {0: ("StaticEmbedding",)}
+    if kinds[1:] == [splade.MODULE]:
+        wanted = {0: splade.ENCODERS, 1: (splade.MODULE,)}
     reasons = [
         f"module {number} is {parts[number][0]}, supported: {', '.join(known)}"
         for number, kind in enumerate(kinds)
@@ -236,17 +249,20 @@ def _inside(folder: Path, name: str) -> Path:
 
 def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
     config = files.encoder / CONFIG
+    options = {} if files.is_static else read_options(config)
     if files.is_static:
         encoder = _read_static(find_weights(files.encoder))
     else:
-        options = read_options(config)
         encoder = text_encoders.read_config(options, str(config))
         text_encoders.check_embedder(options, str(config))
     pooling: tuple[Pooling, ...] = (Pooling.MEAN,)  # the default of sentence-transformers
     modules: list[DenseConfig | NormalizeConfig] = []
+    sparse = None
     for kind, folder in files.head or ():
         if kind == "Pooling":
             pooling = _read_pooling(folder / CONFIG)
+        elif kind == splade.MODULE:
+            sparse = splade.read_splade(options, folder / CONFIG)
         elif kind == "Dense":
             modules.append(_read_dense(folder / CONFIG))
         else:  # in older versions, Normalize has no config
@@ -255,7 +271,7 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
     prompts, default = _read_prompts(files.folder / PROMPTS)
     tokens = STATIC_TOKENS if files.is_static else read_max_tokens(files.encoder, encoder)
     try:
-        return EmbeddingConfig(encoder, pooling, tuple(modules), tokens, prompts, default)
+        return EmbeddingConfig(encoder, pooling, tuple(modules), tokens, prompts, default, sparse)
     except UnsupportedModelError as error:
         raise UnsupportedModelError(str(files.folder), error.reasons) from error
 
@@ -341,8 +357,8 @@ def _read_transformer_options(folder: Path) -> dict[str, Any]:
     paths = [folder / name for name in TRANSFORMER_CONFIGS]
     path = next((path for path in paths if path.is_file()), paths[0])
     options = read_options_if_there(path)
-    is_classifier = _is_classifier(folder)
-    check_options(path, options, CLASSIFIER_SUPPORTED if is_classifier else TRANSFORMER_SUPPORTED)
+    supported = SPARSE_SUPPORTED if _is_sparse(folder) else TRANSFORMER_SUPPORTED
+    check_options(path, options, CLASSIFIER_SUPPORTED if _is_classifier(folder) else supported)
     return options
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from service.errors import InvalidRequestError
 from service.ipc.machine import uses_gpu
 from service.items import EmbeddingItem, Result
 from service.models.catalog import Catalog
@@ -63,9 +64,18 @@ class Embedder:
         if self.readers:
             known = ", ".join(self.readers)
             self.missing += f". These models embed too if a request names them: {known}"
+        sparse = {name: each for name, each in self.readers.items() if each.is_sparse}
+        dense = {name: each for name, each in self.readers.items() if not each.is_sparse}
+        # Among which a request without a name chooses.
+        self.unnamed = {
+            True: sparse,
+            False: dense if self.catalog.embedders.keys() - sparse else {},
+        }
 
     async def embed(self, query: EmbedQuery, context: RequestContext) -> tuple[Vectors, EmbedUsage]:
         reader = await self._reader(query.model, context)
+        if reader.is_sparse:
+            raise other_kind(reader, "/embed_sparse")
         if reader.size is not None:
             check_dimensions(query.dimensions, reader.size)
         results, usage = await self._compute(query, reader, context)
@@ -90,11 +100,23 @@ class Embedder:
         ]
         return vectors, usage
 
-    async def _reader(self, name: str | None, context: RequestContext) -> TextReader:
+    async def embed_sparse(
+        self, query: EmbedQuery, context: RequestContext
+    ) -> tuple[list[Vectors], EmbedUsage]:
+        """Returns the ids and weights of each input's n words, (n, 2), and the usage."""
+        reader = await self._reader(query.model, context, is_sparse=True)
+        if not reader.is_sparse:
+            raise other_kind(reader, "/embed")
+        results, usage = await self._compute(query, reader, context)
+        return [np.frombuffer(each.value, np.float32).reshape(-1, 2) for each in results], usage
+
+    async def _reader(
+        self, name: str | None, context: RequestContext, is_sparse: bool = False
+    ) -> TextReader:
         if self.catalog.on_demand:
             limit = self.settings.request_timeout_seconds
             await context.wait_for_model(name, self.catalog, self.backend, limit)
-        among = self.readers if name is not None or self.catalog.embedders else {}
+        among = self.readers if name is not None else self.unnamed[is_sparse]
         return self.catalog.choose(name, among, "model {} that embeds", self.missing)
 
     async def _compute(
@@ -140,6 +162,15 @@ class Embedder:
         if query.is_per_token:
             check_num_vectors(num_tokens, self.settings.max_token_vectors, query.param)
         return EmbedUsage(num_chars, num_tokens, truncated, self.device)
+
+
+def other_kind(reader: TextReader, route: str) -> InvalidRequestError:
+    kind = "sparse" if reader.is_sparse else "dense"
+    return InvalidRequestError(
+        f"Invalid request: {reader.name} has {kind} vectors; send the request to {route}, or name "
+        "another model",
+        param="model",
+    )
 
 
 def prompted(

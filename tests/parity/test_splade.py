@@ -1,0 +1,120 @@
+"""SPLADE models against transformers' models of masked words, as save_pretrained writes them.
+
+Source of the expected weights: sentence-transformers, sparse_encoder/models/SpladePooling.py.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
+
+from model.checkpoints.embedding import load_embedding_model
+from model.checkpoints.families.sentence_transformers import find_embedding_models
+from model.encoding.embedding import EmbeddingJob, Vectors, embed
+from model.errors import CheckpointError
+from service.models.served import ServedEmbedder
+from tests.hf_files import randomize
+from tests.tiny_text import WORDS, change_json, tokenizer, write_json
+
+CPU = torch.device("cpu")
+TEXTS = ["hello world", "hello", "unbelievable hello query : a b c .", "a b c " * 12]
+SIZES: dict[str, Any] = {"vocab_size": len(WORDS), "max_position_embeddings": 64, "pad_token_id": 0}
+BERT: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
+DISTIL: dict[str, Any] = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
+CASES: dict[str, Any] = {
+    "bert": (BertForMaskedLM, lambda: BertConfig(**SIZES, **BERT)),
+    "bert, relu": (BertForMaskedLM, lambda: BertConfig(**SIZES, **BERT, hidden_act="relu")),
+    "distilbert": (DistilBertForMaskedLM, lambda: DistilBertConfig(**SIZES, **DISTIL)),
+    "roberta": (RobertaForMaskedLM, lambda: RobertaConfig(**SIZES, **BERT)),
+}
+
+
+def write(folder: Path, case: str = "bert", **pooling: Any) -> Any:
+    kind, config = CASES[case]
+    model = kind(config())
+    randomize(model, seed=7)
+    model.save_pretrained(folder)
+    tokenizer().save(str(folder / "tokenizer.json"))
+    package = "sentence_transformers.sparse_encoder.models"
+    modules = [("MLMTransformer", ""), ("SpladePooling", "1_SpladePooling")]
+    listed = [
+        {"idx": i, "name": str(i), "path": path, "type": f"{package}.{name}"}
+        for i, (name, path) in enumerate(modules)
+    ]
+    write_json(folder / "modules.json", listed)
+    write_json(folder / "sentence_bert_config.json", {"transformer_task": "fill-mask"})
+    write_json(folder / "1_SpladePooling" / "config.json", {"pooling_strategy": "max", **pooling})
+    return model
+
+
+def read(folder: Path) -> tuple[Any, list[list[int]]]:
+    (files,) = find_embedding_models(str(folder))
+    served = ServedEmbedder.load(files)
+    assert served.reader.is_sparse
+    ids = [served.reader.read(text, "", "right").ids for text in TEXTS]
+    return load_embedding_model(files, CPU, "auto"), ids
+
+
+def dense(found: Vectors) -> Vectors:
+    ids = found[:, 0].astype(int)
+    assert (np.diff(ids) > 0).all()
+    weights = np.zeros(len(WORDS), np.float32)
+    weights[ids] = found[:, 1]
+    return weights
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("strategy", ["max", "sum"])
+@pytest.mark.parametrize("case", CASES)
+def test_weights_of_words_are_the_same(tmp_path: Path, case: str, strategy: str) -> None:
+    theirs = write(tmp_path, case, pooling_strategy=strategy)
+    model, texts = read(tmp_path)
+    for ids, found in zip(texts, embed(model, list(map(EmbeddingJob, texts))), strict=True):
+        scores = theirs(torch.tensor([ids])).logits[0].relu().log1p()
+        expected = scores.amax(dim=0) if strategy == "max" else scores.sum(dim=0)
+        assert 2 <= len(found) < len(WORDS)
+        np.testing.assert_allclose(dense(found), expected.numpy(), atol=1e-5)
+
+
+@torch.no_grad()
+def test_log_is_taken_twice_if_the_pooling_says_so(tmp_path: Path) -> None:
+    theirs = write(tmp_path, activation_function="log1p_relu")
+    model, (ids, *_) = read(tmp_path)
+    expected = theirs(torch.tensor([ids])).logits[0].relu().log1p().log1p().amax(dim=0)
+    (found,) = embed(model, [EmbeddingJob(ids)])
+    np.testing.assert_allclose(dense(found), expected.numpy(), atol=1e-5)
+
+
+def test_weights_do_not_depend_on_the_batch(tmp_path: Path) -> None:
+    write(tmp_path)
+    model, texts = read(tmp_path)
+    for ids, found in zip(texts, embed(model, list(map(EmbeddingJob, texts))), strict=True):
+        np.testing.assert_array_equal(embed(model, [EmbeddingJob(ids)])[0], found)
+
+
+def test_output_layer_of_its_own_is_refused(tmp_path: Path) -> None:
+    write(tmp_path)
+    change_json(tmp_path / "config.json", tie_word_embeddings=False)
+    with pytest.raises(CheckpointError, match="output layer is not the token table"):
+        read(tmp_path)
+
+
+def test_unknown_pooling_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, pooling_strategy="mean")
+    with pytest.raises(CheckpointError, match="pooling_strategy is 'mean', supported: 'max'"):
+        read(tmp_path)
