@@ -6,7 +6,7 @@ Only `tokenization` converts text to ids and ids to text. docs/architecture.md l
 The letters in the shape comments of the package have these meanings:
 
     B  rows of a batch               H  attention heads
-    S  source positions              K  head_dim = D / H
+    S  source positions              K  head_dim, mostly D / H
     T  target positions, this call   D  d_model
     L  target positions, cached      F  ffn_dim
     V  vocabulary                    U  ids that have logits: all ids, or a selection

@@ -206,7 +206,7 @@ def read_nomic_bert(options: Options, name: str) -> TextEncoderConfig:
 
 # Embeddings need none of the heads that predict words, and that of gte that weighs tokens.
 HEADS = re.compile(r"(^|\.)embeddings\.position_ids$|^(pooler|cls|lm_head|head|decoder)\.")
-GTE_HEADS = re.compile(r"^(pooler|lm_head|classifier)\.")
+GTE_HEADS = re.compile(rf"{HEADS.pattern}|^classifier\.")
 
 
 def _gte(theta: float, *embedders: str) -> Family:
