@@ -8,7 +8,7 @@ paragraph, such as emphasis and links, belong to its text.
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 
 from service.documents.base import Line, Passage, PassageDocument, decode, joined, lines_of
 from service.text.letters import UNSPACED
@@ -23,6 +23,11 @@ _FIRST_WORD = re.compile(rf"[{UNSPACED}]|\S+")
 
 # White space between the columns of a table. Two spaces may also follow the end of a sentence.
 _COLUMNS = re.compile(r"(\s*\t\s*| {3,}|(?<=[^\s.!?:;…]) {2}(?=\S))")
+
+
+# Smallest length of the pieces of a very long line.
+PIECE_CHARS = 5000
+_PIECE = re.compile(rf".{{{PIECE_CHARS}}}.*?[.!?…。！？](?=\s|$)|.+", re.DOTALL)
 
 
 def read_text(data: bytes) -> PassageDocument:
@@ -40,8 +45,14 @@ def _paragraphs(lines: Sequence[Line]) -> Iterator[str | Passage]:
             for line in paragraph:
                 yield line.prefix
                 columns = _COLUMNS.split(line.content)
-                yield from (joined([Line("", column, "")]) for column in columns)
+                for text in chain.from_iterable(map(_in_pieces, columns)):
+                    yield joined(lines_of(text))
                 yield line.suffix
+
+
+def _in_pieces(text: str) -> list[str]:
+    """Cuts a very long text, which no request may have, at the ends of sentences."""
+    return _PIECE.findall(text) if len(text) > 2 * PIECE_CHARS else [text]
 
 
 def _is_wrapped(lines: Sequence[Line]) -> bool:

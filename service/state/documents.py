@@ -39,6 +39,7 @@ class DocumentState:
     id: str = field(default_factory=_new_id)  # cannot be guessed
     key: str = field(default_factory=_new_key)  # DeepL's clients send it together with the id
     status: Literal["queued", "translating", "done", "error"] = "queued"
+    progress: float = 0.0  # share of the texts that are translated
     remaining_seconds: int | None = None  # estimated time until it is done; None if unknown
     skipped: dict[str, int] = field(default_factory=dict)  # numbers of images and equations
     error: str = ""  # reason why the document could not be translated

@@ -293,8 +293,16 @@ class DocumentTranslator:
     ) -> None:
         while waiting:
             texts = waiting.popleft()
-            known.update(zip(texts, await self._translate_batch(job, texts), strict=True))
+            try:
+                translations = await self._translate_batch(job, texts)
+            except (InvalidRequestError, RequestTooLargeError) as error:
+                first = [*known].index(texts[0]) + 1
+                place = f"texts {first} to {first + len(texts) - 1} of {len(known)} of the document"
+                error.details = f"{error.details}; {place}".removeprefix("; ")
+                raise
+            known.update(zip(texts, translations, strict=True))
             job.num_done += len(texts)
+            job.state.progress = round(job.num_done / len(known), 3)
             elapsed = time.perf_counter() - job.context.started
             remaining = len(known) - job.num_done
             job.state.remaining_seconds = 1 + int(elapsed * remaining / job.num_done)

@@ -509,3 +509,9 @@ def test_images_and_equations_are_counted(files: Server) -> None:
     assert send(files, "a.md", text).json()["skipped"] == {"images": 1, "equations": 1}
     content = f"<w:p>{run('One')}<w:r><w:drawing><a:blip {A}/></w:drawing></w:r></w:p>"
     assert send(files, "a.docx", docx(content)).json()["skipped"] == {"images": 1}
+
+
+def test_error_names_the_texts_at_fault(serve: Serve) -> None:
+    server = serve(files=True, max_pending_tokens=512)
+    sent = send(server, "a.txt", b"One.\nTwo.\n" + b"word " * 800)
+    assert_error(sent, RequestTooLargeError, "texts 3 to 3 of 3 of the document")

@@ -148,6 +148,17 @@ def test_columns_of_text_files_stay(line: str) -> None:
     assert written.decode() == f"{line.upper()}\r\n{line.upper()}\n"
 
 
+def test_very_long_line_of_a_text_file_is_translated_in_pieces() -> None:
+    line = "The old house stood on the hill. " * 20_000
+    document = read_document("a.txt", f" {line}\nEnd".encode())
+    *pieces, last, end = document.texts()
+    assert (len(document.texts()), end) == (133, "End")
+    assert all(5000 <= len(piece) < 5100 and piece.endswith(".") for piece in pieces)
+    assert last.endswith("hill.")
+    written = document.write([upper(text) for text in document.texts()], "").decode()
+    assert written == f" {line}\nEnd".upper()
+
+
 @pytest.mark.parametrize(
     ("space", "texts"),
     [

@@ -76,6 +76,9 @@ class DocumentStatus(BaseModel):
         description="Estimated time until the translation is done. Present only while `status` is "
         "`translating`.",
     )
+    progress: float | None = Field(
+        None, description="Share of the texts that are translated, with `seconds_remaining`."
+    )
     billed_characters: int | None = Field(
         None, description="Number of code points of the texts, if `status` is `done`."
     )
@@ -118,6 +121,7 @@ async def status(request: Request, document_id: str) -> Response:
     body: dict[str, Any] = {"document_id": shown_id(state), "status": state.status}
     if state.status == "translating" and state.remaining_seconds is not None:
         body["seconds_remaining"] = state.remaining_seconds
+        body["progress"] = state.progress
     if state.status == "done":
         body["billed_characters"] = state.characters
         if state.skipped:
