@@ -34,6 +34,7 @@
   }
   const view = new URLSearchParams(kept ?? location.hash.slice(1));
   document.documentElement.dataset.way = view.get('way') ?? 'translate';
+  document.documentElement.toggleAttribute('data-text', view.has('text'));
 
   apply();
   system.addEventListener('change', apply);

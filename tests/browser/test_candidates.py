@@ -77,6 +77,7 @@ def test_list_of_sentences_follows_a_chosen_word(reader: Reader, page: Page, api
     first = len(api.translate(TWO)["alignment"][0]["target_words"])
     reader.output.get_by_role("button").nth(first).click()
     expect(page.locator("#sentence")).to_have_value("1")
+    expect(page.locator("#candidates")).to_be_hidden()  # the panel of the map has them
 
 
 def test_new_text_closes_the_list(reader: Reader, page: Page) -> None:
@@ -116,11 +117,3 @@ def test_translation_goes_on_from_a_candidate(reader: Reader, page: Page, api: A
     expect(reader.output).to_have_text(expected)
     reader.button("The model’s own translation").click()
     expect(reader.output).to_have_text(own)
-
-
-def test_list_is_shown_beside_attention_too(reader: Reader, page: Page) -> None:
-    translated(reader, POOL)
-    page.locator("#look-fold > summary").click()
-    reader.until_shown()
-    reader.output.get_by_role("button").first.click()
-    expect(page.locator("#candidates li")).to_have_count(5)

@@ -301,7 +301,8 @@ new PerformanceObserver((list) => window.shifts.push(...list.getEntries().map((e
 PAINTED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
-@pytest.mark.parametrize("way", ["understand", "translate"])
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("way", ["understand", "translate", "documents"])
 def test_page_does_not_jump_while_it_loads(page: Page, way: str) -> None:
     """The page is painted before it has its languages; the sum was 0.85 by link."""
     held: list[Route] = []

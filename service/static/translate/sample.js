@@ -19,6 +19,7 @@ export class Sample {
    */
   constructor(store, languages) {
     this.root = byId('sample');
+    document.documentElement.removeAttribute('data-text'); // From now on, the view decides.
     this.isServed = languages.hasPair(SENTENCE.source, SENTENCE.target);
     const [above, below] = [SENTENCE.source, SENTENCE.target].map((lang) => element('p', { lang }));
     this.lines = [above, below].map((line) => new WordText(line, () => element('span'), ''));

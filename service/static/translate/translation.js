@@ -414,11 +414,11 @@ export class TranslationPanel {
   }
 
   /**
-   * Shows the likeliest tokens at a word.
+   * Shows the likeliest tokens at a word; while attention is shown, it has them.
    * @param {import('./candidates.js').WordPlace|null} word
    */
   #showCandidates(word) {
-    if (word === null || this.#result === null) {
+    if (word === null || this.#result === null || this.store.view.look) {
       this.candidates.hide();
       return;
     }
