@@ -269,7 +269,9 @@ def theirs(case: Case, tmp_path: Path) -> Any:
     if case.around:
         special = [(each, tokenizer.token_to_id(each)) for each in case.around if each != "$A"]
         template = processors.TemplateProcessing(" ".join(case.around), special_tokens=special)
-        tokenizer.post_processor = template
+        byte_level = processors.ByteLevel(trim_offsets=False)  # as in the file of Qwen3
+        is_byte_level = case.tokenizer == "byte-level BPE"
+        tokenizer.post_processor = processors.Sequence([*[byte_level] * is_byte_level, template])
     saved: Any = PreTrainedTokenizerFast
     saved(tokenizer_object=tokenizer).save_pretrained(tmp_path)
     kinds = ["Transformer", "Pooling", *["Dense"] * len(case.dense), "Normalize"]
