@@ -11,7 +11,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD_OF_CODE = re.compile(
     r"[a-z][a-z0-9+.-]*:(?://)?\S+|[\w.+-]+@[\w.-]+|\S*[\\^=$|]\S*|\S+\(\)"
     r"|[#.][\w-]+|true|false|null|undefined|NaN|[a-z]{2}[-_][A-Z]{2}"
-    r"|(?=\D*\d)[\w.:/%+-]+|\w+(?:[._/\\]\w+)+/?|[./~]\S*/\S*"
+    r"|(?=\D*\d)[\w.:/%+-]+|\w+(?:[._\\]\w+)+|[./~]\S*/\S*"
+    r"|(?:application|audio|font|image|text|video)/[\w.+-]+|[\w.-]+(?:/[\w.-]+){2,}"
     r"|[a-z]+(?:[A-Z][a-z0-9]*)+|[a-z0-9]+(?:-[a-z0-9]+){2,}"
 )
 MAX_CODE_CHARS = 300
@@ -21,8 +22,8 @@ _CODE = re.compile(
     r"|\d{4}-\d\d-\d\d[T ][\d:.]+ ?(?:Z|[+-]\d\d:?\d\d)?"  # timestamps
     r"|(?=.*\d(?:px|r?em|vh|vw|pt|fr|deg))-?[\d.]+\w{0,3}%?(?: [a-z0-9#.,%()-]+){0,6}"  # lengths
     r"|([a-z]+)(?: [a-z-]+){0,6}? \1-[a-z0-9-]+(?: [a-z0-9-]+){0,9}"  # classes as `fa fa-home`
-    r"|(?=.*(?:yyyy|YYYY|MM|DD|HH|dd\W|\Wmm|%[a-zA-Z]))"  # patterns of dates
-    r"(?:[yYMDdHhmsSaAEZz]{1,4}|%-?[a-zA-Z]|[-/:., '\[\]T])+"
+    r"|(?:%-?[a-zA-Z][-/:., ]*)+"  # patterns of dates
+    r"|(?=.*(?:yyyy|YYYY|MM|DD|HH|dd\W|\Wmm))(?:[yYMDdHhmsSaAEZz]{1,4}|[-/:., '\[\]T])+"
 )
 # Keys of values that are code if they are one word in small letters.
 _KEYS_OF_CODE = frozenset(

@@ -25,14 +25,15 @@ CODE = (
     "icon icon-lg icon-home|calc(100% - 10px)|1px solid red|0 0 5px rgba(0,0,0,.5)|en-US|pt_BR|"
     "image/png|utf-8|fooBar|foo_bar|app.title|YYYY-MM-DD|dd/MM/yyyy HH:mm|%Y-%m-%d|MMM D, YYYY|"
     "^[a-z]+$|./src/a.js|/api/users|v1.2.3|a1b2c3d4-0000-1111-2222-333344445555|10px auto|12px|"
-    "linear-gradient(90deg, red, blue)|my-long-component|foo()|mailto:a@b.c|style.css|null|"
+    "linear-gradient(90deg, red, blue)|my-long-component|foo()|mailto:a@b.c|style.css|null|a/b/c|"
     "data:image/png;base64,AAAA|cubic-bezier(0.4, 0, 0.2, 1)|translateX(10px)|.nav-item|12.5"
 ).split("|")
 PROSE = (
     "Hello|Home|sign-in|Yes|Add|Email*|Wait 5 seconds|Hello {name}!|E-mail|a well-known fact|"
     "Top left|Open file|min (x)|Max. size|Step 1: go|{count} items|Dr. No|Save & close|drop-down|"
     "red|Name:|HTML|Sat|5 items left|12 days ago|What's new?|Madam, add|10 of 20|iPhone 5|20% off|"
-    "https://a.b is the address|<b>Bold</b> text|%d files|Price in US$|Wed, 01 Jan|C'est l'été"
+    "%d days|%d day|%s am|Yes/No|and/or|https://a.b is the address|"
+    "<b>Bold</b> text|%d files|Price in US$|Wed, 01 Jan|C'est l'été"
 ).split("|")
 
 
