@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, compress
 from pathlib import Path
@@ -221,7 +221,9 @@ class Tokenizer:
         shared = share(encoding.pieces, spans)
         ids = [*self.prefix, *encoding.ids, *self.source_end]
         around = [[None] * len(each) for each in (self.prefix, self.source_end)]
-        return self._beside(text, ids, [*around[0], *shared, *around[1]])
+        found = self._beside(text, ids, [*around[0], *shared, *around[1]])
+        special = [True] * len(self.prefix) + found.special[len(self.prefix) :]
+        return replace(found, special=special)
 
     def detokenize(self, ids: list[int]) -> TokenizedText:
         """Returns ids that the model wrote, with the text that `decode` returns for them."""

@@ -143,7 +143,9 @@ def test_ids_of_t5_are_those_of_transformers(tmp_path: Path, text: str) -> None:
     theirs = write_t5(tmp_path / "t5", "t5")
     expected = theirs(f"translate English to French: {text}")["input_ids"]
     source = between(tmp_path, "en", "fr").source
-    assert source.tokenize(text).ids == expected == [*source.encode(text), 1]
+    tokenized = source.tokenize(text)
+    assert tokenized.ids == expected == [*source.encode(text), 1]
+    assert tokenized.special.index(False) == len(source.prefix) == tokenized.special.count(True) - 1
     assert source.decode(source.encode(text)) == theirs.decode(expected, skip_special_tokens=True)
     (tmp_path / "t5" / "tokenizer.json").unlink()
     (tmp_path / "t5" / "spiece.model").write_bytes(t5_pieces("t5"))
