@@ -180,6 +180,20 @@ def spoken(token: str) -> str:
     return token.replace("</s>", "⟨end⟩").removeprefix("▁")
 
 
+def test_drawings_follow_the_theme(reader: Reader, page: Page) -> None:
+    page.emulate_media(color_scheme="light")
+    opened(reader, step="position")
+    waves = page.locator("canvas.waves")
+    pixels = "canvas => canvas.toDataURL()"
+    before = waves.evaluate(pixels)
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert waves.evaluate(pixels) != before
+    assert part(page, "position").locator("path").first.get_attribute("stroke") == page.evaluate(
+        "getComputedStyle(document.documentElement).getPropertyValue('--accent').trim()"
+    )
+
+
 def test_positions_are_sine_waves(story: Page, api: Api) -> None:
     """The map of the page is the formula; it is shown only where the model has these numbers."""
     shown = chapter(story, "position")

@@ -60,6 +60,8 @@ export class Chapters {
   /** @type {Chapter[]} */
   #chapters = [];
   #current = ALL[0].name;
+  /** @type {any} */
+  #facts = null;
 
   /**
    * @param {import('./drawing.js').Drawing} drawing Stands above the chapter, and stays in view.
@@ -81,10 +83,12 @@ export class Chapters {
     const pager = element('div', { class: 'pager' }, ...parts);
     this.root = element('div', { class: 'story', hidden: true }, drawing.root, this.list, drawing.saveButtons(), pager);
     document.addEventListener('keydown', (event) => this.#press(event));
+    document.addEventListener('themechange', () => this.#facts && this.show(this.#facts));
   }
 
   /** Shows the chapters of a token; the folds that the reader has opened stay open. */
   show(facts) {
+    this.#facts = facts;
     this.#chapters = chaptersOf(facts);
     const open = [...this.list.querySelectorAll('details')].map((fold) => fold.open);
     const focused = this.list.contains(document.activeElement);
@@ -98,6 +102,7 @@ export class Chapters {
   /** Hides the story. */
   hide() {
     this.root.hidden = true;
+    this.#facts = null;
     this.#chapters = [];
   }
 

@@ -4,6 +4,7 @@ import { post } from '../common/api.js';
 import { FORMS, TRANSLATOR_HEAD } from './kids.js';
 
 const CANDIDATES = 4;
+const DECIMALS = 5; // Of a share, so that a reply is half as long.
 const PRONOUNS = ['▁they', '▁it', '▁she', '▁he'];
 const POOL = 'pool beats badminton';
 const POOL_GAME = 'bilhar bate badminton';
@@ -18,7 +19,7 @@ const POOL_IN_CONTEXT = 'A game of pool and a game of badminton.';
 export function sentenceBody(text, pair, model) {
   const kinds = ['encoder', 'cross', 'decoder'].filter((kind) => kind in model.attention);
   const probabilities = { top_k: CANDIDATES };
-  return { text, ...pair, kinds, layers: 'all', reduce: 'none', probabilities };
+  return { text, ...pair, kinds, layers: 'all', reduce: 'none', decimals: DECIMALS, probabilities };
 }
 
 /** Returns the request for the computation of the followed token in one head of the encoder. */
