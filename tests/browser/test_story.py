@@ -451,14 +451,25 @@ def test_story_says_what_takes_up_the_written_words(reader: Reader, page: Page, 
             model["attention"]["decoder"] = {"layers": 2, "heads": 8}
     page.route("**/v1/models", lambda route: route.fulfill(json=models))
 
-    def without_decoder(route: Route) -> None:
+    def with_decoder(route: Route) -> None:
+        """Answers as a model with self-attention in its decoder, which gives all to the start."""
         body = posted(route.request)
         kinds = [kind for kind in body.get("kinds", []) if kind != "decoder"]
-        route.continue_(post_data=json.dumps(body | ({"kinds": kinds} if kinds else {})))
+        asked = json.dumps(body | ({"kinds": kinds} if kinds else {}))
+        reply = route.fetch(post_data=asked).json()
+        for item in reply["items"] if "decoder" in body.get("kinds", []) else []:
+            size = len(item["target"]["tokens"])
+            rows = [[1.0] + [0.0] * (size - 1)] * size
+            item["attentions"].append({"kind": "decoder", "data": [[rows]]})
+        route.fulfill(json=reply)
 
-    page.route("**/attention", without_decoder)
+    page.route("**/attention", with_decoder)
     page.reload()
     expect(chapter(page, "decoder")).to_contain_text("this decoder has self-attention with")
+    mask = chapter(page, "mask").locator("figure")
+    expect(mask).to_contain_text("Self-attention of the decoder, layer 1, head 1")
+    fills = mask.locator("[data-column='0']").evaluate_all("all => all.map(e => e.outerHTML)")
+    assert len({fill.split('fill="')[1][:7] for fill in fills}) == 1  # one colour, the darkest
 
 
 def test_server_without_english_says_so(reader: Reader, page: Page, api: Api) -> None:

@@ -32,7 +32,7 @@ export function tokenBody(text, pair, { layer, head }, query) {
 export async function readSentence(text, pair, model, signal) {
   const { items } = await post('attention', sentenceBody(text, pair, model), signal);
   const [item] = items;
-  const [encoder, cross, decoder] = item.attentions.map(({ data }) => data);
+  const { encoder, cross, decoder } = Object.fromEntries(item.attentions.map(({ kind, data }) => [kind, data]));
   const own = decoder?.[0][0] ?? null; // The decoder's self-attention, if it has any.
   return { text, item, tokens: item.source.tokens, encoder, cross, own };
 }
