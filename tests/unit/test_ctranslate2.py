@@ -84,7 +84,7 @@ def their_words(folder: Path) -> list[str]:
             [pieces],
             target_prefix=[target.pieces(target.prefix)] if target.prefix else None,
             beam_size=1,
-            max_decoding_length=3 * len(ids),
+            max_decoding_length=max(32 if target.prefix else 1, 3 * len(ids)),
             suppress_sequences=[[each] for each in ("<unk>", "<pad>", "<blank>") if each in tokens],
         )
         found.append(target.decode([target.id_of(piece) for piece in result.hypotheses[0]]))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from model.architectures.embedding import sinusoid_table
 from model.architectures.seq2seq import EncoderDecoder
-from model.checkpoints.families.hf_config import MAX_LENGTH_FACTOR
+from model.checkpoints.families.hf_config import MAX_LENGTH_FACTOR, MULTILINGUAL_TARGET
 from model.checkpoints.formats.ctranslate2 import CTranslate2File
 from model.checkpoints.formats.marian_bin import copy_of
 from model.checkpoints.names import fill
@@ -129,6 +129,8 @@ def read_config(
         has_output_bias="decoder/projection/bias" in file,
         layer_norm_eps=options["layer_norm_epsilon"],
         max_length_factor=MAX_LENGTH_FACTOR,
+        # M2M100 and NLLB-200 begin targets with EOS.
+        min_target_tokens=MULTILINGUAL_TARGET if start_id == target.eos_id else 1,
         alignment_layer=_alignment_layer(file, layers[1], options["add_source_eos"]),
     )
 
