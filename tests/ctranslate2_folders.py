@@ -80,6 +80,7 @@ def write_opennmt(
     quantization: str | None = None,
     attention_bias: bool = True,
     is_tied: bool = False,
+    has_table: bool = True,
     **changes: Any,
 ) -> None:
     """Writes a model with sinusoids in OpenNMT-py's order, and without EOS behind a source."""
@@ -96,6 +97,8 @@ def write_opennmt(
 
     for side in (spec.encoder, spec.decoder):
         fill_side(side, values, attention_bias)
+        if has_table:  # without one, CTranslate2 computes that of OpenNMT-tf
+            side.position_encodings.encodings = interleaved(100)
     source = spec.encoder.embeddings[0].weight = values(len(tokens), WIDTH)
     target = spec.decoder.embeddings.weight = source if is_tied else values(len(tokens), WIDTH)
     fill_linear(spec.decoder.projection, values, len(tokens), WIDTH)
@@ -121,7 +124,6 @@ def fill_side(side: Any, values: Any, attention_bias: bool) -> None:
         fill_norm(layer.ffn.layer_norm, values)
     if hasattr(side, "layer_norm"):
         fill_norm(side.layer_norm, values)
-    side.position_encodings.encodings = interleaved(100)
 
 
 def fill_linear(

@@ -41,6 +41,7 @@ KINDS: dict[str, Callable[..., None]] = {
     "m2m": multilingual("m2m", ["__de__", "__en__"], 8),
     "opennmt": write_opennmt,
     "opennmt without biases, tied": partial(write_opennmt, attention_bias=False, is_tied=True),
+    "no position table": partial(write_opennmt, has_table=False),
     "post-norm, gelu": partial(write_opennmt, pre_norm=False, activation=Activation.GELU),
 }
 QUANTIZATIONS = {"opennmt": (None, "int8", "int16", "int8_float16"), "opus": (None, "int8")}

@@ -424,6 +424,14 @@ class TestHub:
         ),
         ("onnx/model.safetensors config.json", ""),
         (
+            "model.bin shared_vocabulary.json config.json source.spm README.md",
+            "config.json model.bin shared_vocabulary.json source.spm",
+        ),
+        (
+            "modules.json 0_StaticEmbedding/model.safetensors 0_StaticEmbedding/tokenizer.json",
+            "0_StaticEmbedding/model.safetensors 0_StaticEmbedding/tokenizer.json modules.json",
+        ),
+        (
             "model.safetensors 2_Dense/pytorch_model.bin 2_Dense/config.json a/b/config.json "
             "openvino/config.json ../config.json /config.json",
             "2_Dense/config.json 2_Dense/pytorch_model.bin model.safetensors",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TypeGuard
 
+from model.checkpoints.families.ctranslate2_folder import WEIGHTS as CONVERTED
 from model.checkpoints.formats.files import INDEX, WEIGHTS
 from model.regular_files import MAX_WEIGHT_BYTES, check_file
 from service.models.registry.errors import DamagedFileError, RegistryError
@@ -20,7 +21,9 @@ LOADER_FILES = frozenset(
         "special_tokens_map.json added_tokens.json vocab.json target_vocab.json vocab.txt "
         "merges.txt source.spm target.spm sentencepiece.bpe.model spiece.model tokenizer.model "
         "modules.json sentence_bert_config.json sentence_roberta_config.json "
-        "sentence_xlm-roberta_config.json config_sentence_transformers.json"
+        "sentence_xlm-roberta_config.json config_sentence_transformers.json sentencepiece.model "
+        "shared_vocabulary.json source_vocabulary.json target_vocabulary.json "
+        "shared_vocabulary.txt source_vocabulary.txt target_vocabulary.txt"
     ).split()
 )
 """Files that a loader reads in addition to the weights. All other files are ignored."""
@@ -78,7 +81,7 @@ def choose_files(names: Iterable[str]) -> list[str]:
         folder = str(path.parent)
         if folder == "." or MODULE_FOLDER.fullmatch(folder):
             folders.setdefault(folder, []).append(path.name)
-    if not _weights_of(folders.get(".", [])):
+    if not any(map(_weights_of, folders.values())):
         return []
     return sorted(
         str(PurePosixPath(folder, name))
@@ -89,7 +92,7 @@ def choose_files(names: Iterable[str]) -> list[str]:
 
 def _weights_of(names: list[str]) -> list[str]:
     """Returns the preferred file of weights, and its shards if it is an index; [] for none."""
-    first = next((name for name in WEIGHTS if name in names), None)
+    first = next((name for name in (*WEIGHTS, CONVERTED) if name in names), None)
     if first is None:
         return []
     stem, _, suffix = first.removesuffix(INDEX).rpartition(".")

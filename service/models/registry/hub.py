@@ -17,6 +17,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, XetDownloadError
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
+from model.checkpoints.families.ctranslate2_folder import WEIGHTS as CONVERTED
 from model.checkpoints.formats.files import WEIGHTS
 from service.models.registry.cache import Record
 from service.models.registry.download import (
@@ -165,7 +166,7 @@ class Hub:
 def _to_model(entry: ModelEntry, commit: str, files: list[ModelFile]) -> Record:
     if not files:
         raise RegistryError(
-            f"{entry} has no supported weights; it needs one of " + ", ".join(WEIGHTS)
+            f"{entry} has no supported weights; it needs one of " + ", ".join((*WEIGHTS, CONVERTED))
         )
     owner, _, name = entry.name.rpartition("/")
     folder = str(PurePosixPath("hf", owner or "_", commit, name))
