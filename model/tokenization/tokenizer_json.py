@@ -29,6 +29,11 @@ NORMALIZERS = ("Precompiled", "Replace", "Prepend", "Strip")
 MAX_ID = 2**20
 """Largest id that is accepted, as a damaged number must not fill the memory."""
 
+ERRORS = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError
+)  # fmt: skip
+"""Errors of code that takes values from a file's content."""
+
 Piece = tuple[str, float, int]
 """The text of a piece, its score, and its type. In BPE, pieces of higher scores are made first."""
 
@@ -60,10 +65,10 @@ def sentencepiece_model(path: Path) -> bytes:
         tables = [base64.b64decode(each.get("precompiled_charsmap") or "") for each in steps]
         trainer = _number(3, MODELS[model["type"]]) + _number(35, bool(model.get("byte_fallback")))
         table = next(filter(None, tables), b"")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        whole = [pieces.get(i, (f"<unused {i}>", 0.0, CONTROL)) for i in range(size)]
+        parts = [_bytes(1, _encoded(*piece)) for piece in whole]
+    except ERRORS as error:
         raise CheckpointFormatError(f"{path} is not a tokenizer: {error!r}") from error
-    whole = [pieces.get(i, (f"<unused {i}>", 0.0, CONTROL)) for i in range(size)]
-    parts = [_bytes(1, _encoded(*piece)) for piece in whole]
     return b"".join([*parts, _bytes(2, trainer), _bytes(3, _bytes(2, table))])
 
 

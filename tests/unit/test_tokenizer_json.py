@@ -18,6 +18,7 @@ from tests.hf_files import SOURCE_TEXT, pieces_model, save_tokenizer
 from tests.text_tokenizers import write_tokenizer
 from tests.tiny_text import write_json
 
+MANY = [["a", 0.0]] * 300
 T5_IDS = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
 
 
@@ -74,6 +75,12 @@ def change(*path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (change("decoder", value=None), UnsupportedModelError, "no ▁ in place of spaces"),
         (change("normalizer", "type", value="NFC"), UnsupportedModelError, "normalizer has a NFC"),
         (change("model", "vocab", value=[["a"]]), CheckpointFormatError, "is not a tokenizer"),
+        (change("model", "vocab", value=[*MANY, ["b", 1e300]]), CheckpointFormatError, "Overflow"),
+        (
+            change("model", "vocab", value=[*MANY, ["\ud800", 0.0]]),
+            CheckpointFormatError,
+            "UnicodeEncode",
+        ),
         (change("added_tokens", value=None), CheckpointFormatError, "is not a tokenizer"),
         (
             change("added_tokens", value=[{"id": 1 << 40, "content": "x"}]),
