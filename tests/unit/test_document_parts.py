@@ -70,13 +70,13 @@ def test_parts_of_office_documents_are_translated(part: str) -> None:
     assert "Kept" in written or "Kept" not in content
 
 
-ATTRIBUTES = {
+ATTRIBUTES = (
     '<w:drawing><wp:docPr xmlns:wp="urn:wp" id="1" name="Kept 1" descr="A red house"/></w:drawing>',
     '<w:drawing><pic:cNvPr xmlns:pic="urn:pic" name="Kept" title="A red house"/></w:drawing>',
     '<w:listItem w:displayText="A red house" w:value="Kept"/>',
     '<w:tblCaption w:val="A red house"/>',
     '<w:tblDescription w:val="A red house"/>',
-}
+)
 
 
 @pytest.mark.parametrize("attribute", ATTRIBUTES)
