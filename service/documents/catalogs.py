@@ -40,7 +40,7 @@ _ROOT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class _Syntax:
+class Syntax:
     """The syntax of a catalogue."""
 
     pattern: re.Pattern[str]  # its groups are the key and the value
@@ -65,9 +65,9 @@ def _property(is_ascii: bool, value: str) -> str:
     return "\\" * written.startswith(" ") + written
 
 
-_OF_JSON = _Syntax(_JSON, lambda source: json.loads(source, strict=False), _quoted)
-_OF_STRINGS = _Syntax(_STRINGS, lambda source: unescaped(source[1:-1]), _quoted)
-_OF_PROPERTIES = _Syntax(_PROPERTIES, unescaped, _property)
+_OF_JSON = Syntax(_JSON, lambda source: json.loads(source, strict=False), _quoted)
+OF_STRINGS = Syntax(_STRINGS, lambda source: unescaped(source[1:-1]), _quoted)
+OF_PROPERTIES = Syntax(_PROPERTIES, unescaped, _property)
 
 
 def read_json(data: bytes, is_arb: bool = False) -> PassageDocument:
@@ -89,25 +89,17 @@ def _named(place: re.Pattern[str], written: str, language: str) -> str:
     return place.sub(lambda found: found[1] + language, written, count=1)
 
 
-def read_strings(data: bytes) -> PassageDocument:
-    return _read(data, _OF_STRINGS)
-
-
-def read_properties(data: bytes) -> PassageDocument:
-    return _read(data, _OF_PROPERTIES)
-
-
-def _read(data: bytes, syntax: _Syntax) -> PassageDocument:
+def read_pairs(data: bytes, syntax: Syntax) -> PassageDocument:
     mark, text, encoding = decode(data, "=")
     if not any(found["key"] for found in syntax.pattern.finditer(text)):
         raise DocumentError("the file has no keys with values; is it another format?")
     return PassageDocument([mark, *_parts(text, syntax)], encoding=encoding)
 
 
-def _parts(text: str, syntax: _Syntax, is_arb: bool = False) -> Iterator[str | Passage]:
+def _parts(text: str, syntax: Syntax, is_arb: bool = False) -> Iterator[str | Passage]:
     begin = depth = 0
     key = ""
-    is_ascii = syntax is _OF_PROPERTIES and text.isascii()
+    is_ascii = syntax is OF_PROPERTIES and text.isascii()
     for found in syntax.pattern.finditer(text):
         if found.lastgroup is None:
             depth += {"{": 1, "}": -1}.get(found[0], 0)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import PurePath
 
 from service.documents.base import DocumentTooLargeError, PassageDocument, UnsupportedFormatError
-from service.documents.catalogs import read_json, read_properties, read_strings, read_yaml
+from service.documents.catalogs import OF_PROPERTIES, OF_STRINGS, read_json, read_pairs, read_yaml
 from service.documents.epub import read_epub
 from service.documents.gettext import read_po
 from service.documents.html import read_html
@@ -47,8 +47,8 @@ _TABLE: tuple[tuple[str, str, Callable[..., Document]], ...] = (
     (".xlf .xliff", "application/xliff+xml", read_xliff),
     (".json", "application/json", read_json),
     (".arb", "application/json", partial(read_json, is_arb=True)),
-    (".strings", "text/plain", read_strings),
-    (".properties", "text/plain", read_properties),
+    (".strings", "text/plain", partial(read_pairs, syntax=OF_STRINGS)),
+    (".properties", "text/plain", partial(read_pairs, syntax=OF_PROPERTIES)),
     (".yml .yaml", "application/yaml", read_yaml),
     (".xml .resx", "application/xml", read_resources),
     (".docx", f"{_OFFICE}.wordprocessingml.document", partial(read_office, folder="word")),

@@ -7,6 +7,7 @@ from service.documents.base import DocumentError
 from service.documents.inline import BlockReader, Role
 from service.documents.tagged import Element, local_name
 from service.documents.xml_files import ArchiveDocument, XmlDocument, read_archive
+from service.text.code_values import is_prose
 
 TYPE = b"application/vnd.oasis.opendocument."
 _PARTS = re.compile(r"content\.xml|styles\.xml|meta\.xml|Object \d+/content\.xml")  # charts too
@@ -64,7 +65,10 @@ def _bodies(root: Element) -> Iterator[Element]:
         is_computed = name == "table-cell" and (
             element.get(_VALUE_TYPE, "string") != "string" or _FORMULA in element.attrib
         )
-        if name in TEXTS:
+        is_text = name in TEXTS
+        if is_text and local_name(element.getparent()) == "table-cell":
+            is_text = is_prose("".join(element.itertext()))
+        if is_text:
             yield element
         elif name not in APART_KEPT and not is_computed:
             waiting += reversed(element)
@@ -79,7 +83,7 @@ def _role(element: Element, trivial: Container[str | None]) -> Role:
         return ROLES[name]
     if name == "frame" and element.get(_ANCHOR) == "as-char":
         return Role.ASIDE
-    is_break = name in BREAKS or int(element.get(_COUNT, "1")[:4]) > 1  # columns of a table
+    is_break = name in BREAKS or element.get(_COUNT, "1") != "1"  # columns of a table
     return Role.APART if len(element) or element.text or is_break else Role.MARK
 
 

@@ -82,7 +82,8 @@ ODS = odt(
     '<table:table-cell office:value-type="string"><text:p>A cell</text:p></table:table-cell>'
     '<table:table-cell office:value-type="date"><text:p>Monday</text:p></table:table-cell>'
     '<table:table-cell table:formula="of:=A1"><text:p>A cell</text:p></table:table-cell>'
-    "<table:table-cell><text:p>Name</text:p></table:table-cell></table:table-row></table:table>",
+    "<table:table-cell><text:p>Name</text:p></table:table-cell><table:table-cell><text:p>SKU-12"
+    "</text:p></table:table-cell></table:table-row></table:table>",
     kind="spreadsheet",
 )
 XLSX = xlsx(
