@@ -39,7 +39,7 @@ def _strings(root: Element) -> Iterator[Element]:
         items = element if name in ("string-array", "plurals", "array") else ()
         for each in [element] if name == "string" else items:
             words = unescaped("".join(each.itertext()))
-            if words.strip()[:1] not in ("@", "?") and is_prose(words, element.get("name")):
+            if words.strip()[:1] not in ("@", "?") and is_prose(words, element.get("name", "")):
                 yield each
 
 

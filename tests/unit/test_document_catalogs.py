@@ -175,6 +175,11 @@ def test_damaged_catalogues_are_refused(name: str, text: str) -> None:
         read_document(name, text.encode())
 
 
+def test_string_of_android_without_a_name() -> None:
+    page = b"<resources><string>Hello</string></resources>"
+    assert read_document("a.xml", page).texts() == ["Hello"]
+
+
 def test_alias_of_yaml_is_not_expanded() -> None:
     bomb = "a: &a [Hello, Hello]\n" + "".join(
         f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]\n" for n in range(24)
