@@ -43,8 +43,8 @@ SIGNS = ("<s>", "<pad>", EOS, UNK)
 SPECIAL = re.compile(r"</?s>|<pad>|<unused \d+>|<extra_id_\d+>|<2\w+>")
 """Matches tokens that are no text. MADLAD-400 has tokens of languages, such as `<2pt>`."""
 
-MAX_UNUSED = 128
-"""Largest number of ids without a token. T5 has 128, M2M100 has 8, and NLLB-200 has 3."""
+MAX_UNUSED, MAX_UNUSED_T5 = 8, 128
+"""Largest number of ids without a token. M2M100 has 8, NLLB-200 has 3, and T5 has up to 128."""
 
 REGION = re.compile("_[A-Z]{2}$")
 """The end of mBART-50's tokens, such as `en_XX`. No language has tokens of two regions."""
@@ -158,10 +158,12 @@ def read_ids(folder: Path) -> dict[str, int]:
     because this file has only three of the four special tokens. The ids of the language tokens
     follow the ids of the pieces, unless the folder lists other ids. In a fine-tuned NLLB-200, for
     example, an added language comes after `<mask>`. The vocabulary size in the config may exceed
-    the number of these pieces and tokens by up to MAX_UNUSED. A `tokenizer.json` has all ids, and
-    so has T5's SentencePiece file.
+    the number of these pieces and tokens by a few. A `tokenizer.json` has all ids, and so has T5's
+    SentencePiece file.
     """
     path, vocabulary = pieces_of(folder), folder / VOCAB
+    is_t5 = is_t5_folder(folder)
+    most = MAX_UNUSED_T5 if is_t5 else MAX_UNUSED
     if path.name in (TOKENIZER, T5_PIECES):
         pieces = Tokenizer(path)
         ids = {name: i for i, name in enumerate(pieces.pieces([*range(pieces.vocab_size)]))}
@@ -172,16 +174,16 @@ def read_ids(folder: Path) -> dict[str, int]:
         names = pieces.pieces(list(range(len(SIGNS) - 1, pieces.vocab_size)))
         ids = {name: number for number, name in enumerate([*SIGNS, *names])}
     listed = added_ids(folder)
-    for token in [] if is_t5_folder(folder) else language_tokens(folder):
+    for token in [] if is_t5 else language_tokens(folder):
         ids.setdefault(token, listed.get(token, len(ids)))
     used = set(ids.values())
     end, size = max(used) + 1, read_model_options(folder).get("vocab_size")
-    if len(used) < len(ids) or end > len(ids) + MAX_UNUSED:
+    if len(used) < len(ids) or end > len(ids) + most:
         raise CheckpointFormatError(
-            f"{folder} gives two tokens the same id, or has more than {MAX_UNUSED} unused ids; "
+            f"{folder} gives two tokens the same id, or has more than {most} unused ids; "
             f"check the added tokens in {TOKENIZER_CONFIG} and {ADDED_TOKENS}"
         )
-    if type(size) is int and size <= len(ids) + MAX_UNUSED:
+    if type(size) is int and size <= len(ids) + most:
         end = max(end, size)
     unused = [number for number in range(end) if number not in used]
     return {**ids, **{f"<unused {number}>": number for number in unused}}
