@@ -16,6 +16,7 @@ from fastapi import APIRouter, HTTPException, Request
 from starlette.responses import HTMLResponse, Response
 
 from service.api.bundle import bundle
+from service.api.context import services_of
 from service.api.dialect import Dialect
 
 router = APIRouter(tags=["page"])
@@ -46,11 +47,10 @@ POLICY = "; ".join(
         "img-src 'self' blob:",  # the page exports a drawing as PNG through a blob: URL
         "base-uri 'none'",
         "form-action 'none'",
-        "frame-ancestors 'self'",
+        "frame-ancestors 'self'",  # last: pages that may call the server may also embed its page
     ]
 )
 HEADERS = {
-    "Content-Security-Policy": POLICY,
     "Referrer-Policy": "no-referrer",
     "Vary": "Accept-Encoding",
     "X-Content-Type-Options": "nosniff",
@@ -75,7 +75,9 @@ class PageFile:
         is_packed = "gzip" in request.headers.get("accept-encoding", "")
         body = self.packed if is_packed else self.body
         etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        policy = " ".join([POLICY, *services_of(request).settings.allowed_origins])
         headers = HEADERS | {"ETag": etag, "Cache-Control": cache_control}
+        headers["Content-Security-Policy"] = policy
         known = request.headers.get("if-none-match", "").split(",")
         if {tag.strip().removeprefix("W/") for tag in known} & {etag, "*"}:
             return Response(status_code=304, headers=headers)

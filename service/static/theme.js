@@ -35,6 +35,8 @@
   const view = new URLSearchParams(kept ?? location.hash.slice(1));
   document.documentElement.dataset.way = view.get('way') ?? 'translate';
   document.documentElement.toggleAttribute('data-text', view.has('text'));
+  const only = new URLSearchParams(location.search).get('only'); // one figure alone, to be embedded
+  if (only !== null) document.documentElement.dataset.only = only;
 
   apply();
   system.addEventListener('change', apply);

@@ -57,6 +57,15 @@ def test_file_comes_with_its_type_and_policy(server: Server, path: str) -> None:
     assert not [rule for rule in policy if "unsafe" in rule or "http" in rule or "*" in rule]
 
 
+def test_origins_that_may_call_the_server_may_embed_its_page(serve: Serve) -> None:
+    def framers(**settings: str) -> str:
+        policy = serve(**settings).get("/").headers["content-security-policy"]
+        return policy.partition("frame-ancestors ")[2]
+
+    assert framers() == "'self'"
+    assert framers(allowed_origins="https://a.example") == "'self' https://a.example"
+
+
 def test_every_file_of_the_page_is_there_and_needed() -> None:
     reached, waiting = set(), ["index.html", "reference.html"]
     while waiting:

@@ -100,3 +100,20 @@ def test_markup_in_a_text_is_text(reader: Reader, page: Page) -> None:
     reader.read(text)
     assert page.locator("main img, main script").count() == 0
     expect(reader.output).to_contain_text("script")
+
+
+@pytest.mark.parametrize(
+    ("only", "view", "shown", "hidden"),
+    [
+        ("map", f"text={KIDS}&source=en&look=yes", "#map svg", "#text"),
+        ("drawing", "way=understand", ".drawing svg", "#switches-title"),
+        ("switches", "way=understand", "#switches-title", ".drawing"),
+    ],
+)
+def test_figure_is_shown_alone_to_be_embedded(
+    page: Page, only: str, view: str, shown: str, hidden: str
+) -> None:
+    page.goto(f"/?only={only}#{view}")
+    expect(page.locator(shown)).to_be_visible()
+    for others in (hidden, "header", "footer", "#way"):
+        expect(page.locator(others)).to_be_hidden()
