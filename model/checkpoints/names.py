@@ -28,7 +28,7 @@ SOURCE = re.compile(r"(?P<tensor>[^\[+]+)(\[(?P<part>\d)/(?P<parts>\d)\])?(?P<on
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A tensor of a file, and what becomes of it in a parameter."""
+    """The name of a tensor in a file, and the changes that make a parameter of the tensor."""
 
     tensor: str
     part: int = 0

@@ -20,11 +20,11 @@ from model.architectures.text_encoder import TextEncoder
 from model.backends.cuda.staging import upload
 from model.backends.encoder_batch import EncoderBatch, HiddenTexts, begin_batch, pads_on, run_layers
 from model.backends.native.text_runner import NativeTextEncoder
-from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
+from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling, SparseConfig
 from model.encoding.sliced_pass import SlicedPass, batches
-from model.encoding.word_scores import WordScores
 from model.inspection.captures.capture import Slices
 from model.layers.attention import fuse_projections
+from model.layers.sublayers import ACTIVATIONS
 from model.precision import Precision
 from model.sequence import check_ids
 
@@ -111,6 +111,40 @@ class Dense(nn.Module):
         rows = torch.split(x, 1) if x.device.type == "cpu" else [x]
         y = torch.cat([self.linear(row) for row in rows])
         return y.tanh() if self.is_tanh else y
+
+
+class WordScores(nn.Module):
+    """The head of SPLADE models: it scores all words of the vocabulary by a text's tokens.
+
+    Source: Formal et al. 2021, "SPLADE v2", equations 1 and 6; sentence-transformers,
+        sparse_encoder/models/SpladePooling.py.
+    """
+
+    def __init__(self, config: SparseConfig, vocab_size: int, width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.dense = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width, eps=config.norm_eps)
+        self.bias = nn.Parameter(torch.empty(vocab_size))
+        self.activation = ACTIVATIONS[config.activation]
+
+    def forward(self, states: Tensor, table: Tensor) -> Tensor:
+        """Returns the ids and weights (n, 2) of the words of one text, in the order of ids.
+
+        The text is computed alone: in a product with other rows, its bits could be others.
+
+        Args:
+            states: Hidden states (T, D) of the text's tokens.
+            table: Token table (V, D), which is also the matrix of the output layer.
+        """
+        hidden = self.norm(self.activation(self.dense(states.float())))
+        scores = F.linear(hidden.to(table.dtype), table).float() + self.bias  # (T, V)
+        scores = scores.relu()
+        for _ in range(self.config.num_logs):
+            scores = scores.log1p()
+        weights = scores.sum(dim=0) if self.config.is_sum else scores.amax(dim=0)  # (V)
+        (ids,) = weights.nonzero(as_tuple=True)
+        return torch.stack([ids.float(), weights[ids]], dim=1)
 
 
 class EmbeddingModel(nn.Module):
