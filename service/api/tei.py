@@ -5,10 +5,11 @@ at a28ad28f39e0633749a21b74af23617fa86a0d0c.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
+import orjson
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, Field, PlainValidator, ValidationInfo
 from starlette.responses import Response
@@ -27,7 +28,7 @@ from service.api.request.reading import (
     unless_disconnected,
     validated,
 )
-from service.api.responses import JSONResponse
+from service.api.responses import JSONResponse, gather, num_bytes_of
 from service.errors import (
     DeadlineExceededError,
     InternalError,
@@ -246,13 +247,18 @@ async def embed_sparse(request: Request) -> Response:
         context.num_inputs = len(query.inputs)
     work = services.embedder.embed_sparse(query, context)
     found, usage = await unless_disconnected(request, work)
-    reply = [
-        [{"index": int(index), "value": float(str(value))} for index, value in each]
-        for each in found
-    ]
-    times = time.perf_counter() - context.started
-    headers = vectors.compute_headers(usage, context.stages, times)
-    return JSONResponse(reply, headers=headers)
+    chunks = gather(_weights_parts(found))
+    return vectors.embed_response(chunks, num_bytes_of(found), usage, context)
+
+
+def _weights_parts(found: list[Vectors]) -> Iterator[bytes]:
+    yield b"["
+    mark = b""
+    for each in found:
+        words = [{"index": int(index), "value": weight} for index, weight in each]
+        yield mark + orjson.dumps(words, option=orjson.OPT_SERIALIZE_NUMPY)
+        mark = b","
+    yield b"]"
 
 
 @router.post("/similarity", **described(SimilarityRequest, SimilarityResponse))
