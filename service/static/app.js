@@ -142,7 +142,7 @@ function buildLook(store, models, lights, aligned) {
   return look;
 }
 
-/** Returns the view, and what tells of the faults and the requests of a panel. */
+/** Returns the view, and the lines of a panel that show its errors and its requests. */
 const linesOf = (panel, store) => {
   const curl = new CurlLine(/** @type {HTMLDetailsElement} */ (byId(`${panel}-curl`)));
   return { store, notice: new Notice(byId(`${panel}-notice`)), curl };

@@ -102,7 +102,7 @@ export class Switches {
     this.show(this.store.view);
   }
 
-  /** Shows what is off in a view. */
+  /** Shows the heads and words that a view switches off. */
   show(view) {
     if (this.#facts === null) return;
     const off = this.#offOf(view);
@@ -118,7 +118,7 @@ export class Switches {
     this.#try(off);
   }
 
-  /** Returns the parts that are off, of those that the model and the sentence have. */
+  /** Returns the heads of the model and the words of the sentence that a view switches off. */
   #offOf({ off }) {
     const heads = this.#rows.flatMap(({ kind, layer, heads }) =>
       Array.from({ length: heads }, (_, head) => `${kind}.${layer}.${head}`),
