@@ -63,6 +63,7 @@ type NumberOr<Word extends string> = number | Word;
 
 /** All that the reader chose. common/state.js explains each field. */
 interface View {
+  file: File | null;
   way: 'translate' | 'documents' | 'understand';
   task: 'translate' | 'embed';
   model: string | null;

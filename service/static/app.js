@@ -107,9 +107,20 @@ function build(served) {
   keepAddress(store, () => restored(served, location.hash), tellUnserved);
   new WayChoice(store, embedders).render(store.view);
   for (const part of [understand, documents]) part.connect({ store, ...served });
+  for (const type of ['dragover', 'dragleave', 'drop'])
+    document.addEventListener(type, (event) => drag(event, store));
   fold.render();
   translation.restore();
   tellUnserved(shown);
+}
+
+/** Takes a file that is dropped anywhere to the documents. */
+function drag(event, store) {
+  if (!event.dataTransfer?.types.includes('Files')) return; // A text goes into the field.
+  event.preventDefault();
+  const isOver = event.type === 'dragover' || event.relatedTarget !== null;
+  document.documentElement.toggleAttribute('data-dragged', isOver);
+  if (event.type === 'drop') store.set({ way: 'documents', file: event.dataTransfer.files[0] });
 }
 
 function buildLook(store, models, lights, aligned) {

@@ -63,6 +63,40 @@ def test_progress_is_shown(page: Page) -> None:
     expect(page.get_by_role("link", name="Download kids.pt.txt")).to_be_visible()
 
 
+def test_file_that_is_dropped_on_the_text_field_goes_to_documents(
+    reader: Reader, page: Page
+) -> None:
+    """The browser left the page and showed the file."""
+    reader.open(source="en")
+    reader.field.evaluate(DROP, ["kids.txt", KIDS])
+    expect(page.get_by_role("link", name="Download kids.pt.txt")).to_be_focused()
+    assert page.url.endswith("#way=documents")
+    page.go_back()
+    expect(reader.field).to_be_visible()
+    reader.field.evaluate(DROP, ["pool.txt", POOL])
+    expect(page.get_by_role("link", name="Download pool.pt.txt")).to_be_focused()
+
+
+OVER = """(field, [type, isFile]) => {
+    const data = new DataTransfer();
+    if (isFile) data.items.add(new File([], 'a.txt'));
+    else data.setData('text/plain', 'a');
+    const options = { bubbles: true, cancelable: true, dataTransfer: data };
+    return !field.dispatchEvent(new DragEvent(type, options));
+}"""
+
+
+def test_page_shows_that_it_takes_a_file(reader: Reader, page: Page) -> None:
+    """A text that is dragged is left to the field."""
+    reader.open()
+    assert not reader.field.evaluate(OVER, ["dragover", False])
+    expect(page.locator(".field")).to_have_css("outline-style", "none")
+    assert reader.field.evaluate(OVER, ["dragover", True])
+    expect(page.locator(".field")).to_have_css("outline-style", "dashed")
+    reader.field.evaluate(OVER, ["dragleave", True])
+    expect(page.locator(".field")).to_have_css("outline-style", "none")
+
+
 def answer(route: Route, **body: object) -> None:
     route.fulfill(body=json.dumps(body), content_type="application/json")
 

@@ -324,6 +324,30 @@ def test_translation_is_read_aloud_and_shared(reader: Reader, page: Page, api: A
     assert "text=pool" in page.url
 
 
+def test_reading_aloud_can_be_stopped(reader: Reader, page: Page) -> None:
+    """Nothing showed that the page was speaking, and a new text did not end it."""
+    page.add_init_script(
+        """window.speeches = [];
+        speechSynthesis.speak = (speech) => speeches.push(speech);
+        speechSynthesis.cancel = () => speeches.push('cancelled');"""
+    )
+    reader.read(POOL)
+    listen, stop = reader.button("Listen"), reader.button("Stop")
+    listen.click()
+    stop.click()
+    expect(listen).to_be_focused()
+    listen.click()
+    expect(stop).to_be_visible()
+    page.evaluate("speeches[0].onend()")  # the first was stopped before
+    expect(stop).to_be_visible()
+    page.evaluate("speeches.at(-1).onend()")
+    expect(listen).to_be_visible()
+    listen.click()
+    reader.field.fill(KIDS)
+    expect(listen).to_be_visible()
+    assert page.evaluate("speeches.at(-1)") == "cancelled"
+
+
 def test_history_stays_in_the_browser_and_can_be_forgotten(reader: Reader, page: Page) -> None:
     reader.open()
     history = page.locator("#history")

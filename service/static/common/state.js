@@ -2,6 +2,7 @@
 // fragment to the server.
 
 /**
+ * file: A file that waits to be translated; no link has it.
  * way: translate, documents or understand: the part of the page that is shown.
  * task: translate, or embed to compare sentences.
  * model: The name of the model that embeds; null for the default one.
@@ -33,6 +34,7 @@
  */
 /** @type {Readonly<View>} */
 export const DEFAULTS = Object.freeze({
+  file: null,
   way: 'translate',
   task: 'translate',
   model: null,

@@ -43,11 +43,11 @@ export class DocumentsPanel {
    * @param {import('../greeting.js').Served} served
    */
   connect({ store, languages, settings }) {
-    Object.assign(this, { store, languages });
     if (!settings.filesTranslation) {
       this.root.replaceChildren(element('p', { class: 'notice', text: say('off') }));
       return;
     }
+    Object.assign(this, { store, languages });
     this.file.accept = settings.supportedFilesFormat.join(',');
     setText(this.formats, settings.supportedFilesFormat.join(' ').replaceAll('.', ''));
     for (const menu of [this.source, this.target])
@@ -56,20 +56,16 @@ export class DocumentsPanel {
         store.set({ source, target: languages.targetFor(source, this.target.value) });
       });
     this.file.addEventListener('change', () => this.#translate(this.file.files?.[0]));
-    for (const name of ['dragenter', 'dragover', 'dragleave', 'drop'])
-      this.root.addEventListener(name, (event) => this.#drag(event));
     this.show(store.view);
   }
 
-  /** Shows the languages of a view. */
+  /** Shows the languages of a view, and translates the file that waits in it. */
   show(view) {
-    this.languages?.render(this.source, this.target, view);
-  }
-
-  #drag(event) {
-    event.preventDefault();
-    this.drop.classList.toggle('over', event.type.endsWith('over') || event.type.endsWith('enter'));
-    if (event.type === 'drop') this.#translate(event.dataTransfer.files[0]);
+    if (this.languages === null) return; // The server translates no documents.
+    this.languages.render(this.source, this.target, view);
+    if (view.file === null) return;
+    this.store?.set({ file: null });
+    this.#translate(view.file);
   }
 
   async #translate(file) {

@@ -40,6 +40,8 @@ export class TranslationPanel {
   #result = null;
   #isWhole = false;
   #mayFlip = true;
+  /** @type {SpeechSynthesisUtterance|null} */
+  #speech = null;
   #keepsHint = false;
   /**
    * The text that an example or Clear has replaced, until the reader types.
@@ -102,12 +104,20 @@ export class TranslationPanel {
 
   /** Lets the browser read the translation aloud, or stop. */
   #read() {
-    const isReading = speechSynthesis.speaking;
-    speechSynthesis.cancel();
-    if (isReading) return;
+    if (this.#speech !== null) return this.#hush();
     const speech = new SpeechSynthesisUtterance(this.#shown);
     speech.lang = this.#result?.target ?? '';
+    speech.onend = speech.onerror = () => speech === this.#speech && this.#hush();
     speechSynthesis.speak(speech);
+    this.#speech = speech;
+    setText(byId('listen'), say('stop'));
+  }
+
+  #hush() {
+    if (this.#speech === null) return;
+    this.#speech = null;
+    speechSynthesis.cancel();
+    setText(byId('listen'), say('listen'));
   }
 
   /** Shows a view that a link has opened. */
@@ -314,6 +324,7 @@ export class TranslationPanel {
   /** Marks the translation of an older text: it is dim and cannot be copied. */
   #age() {
     this.#isWhole = false;
+    this.#hush();
     this.output.classList.add('stale');
     this.candidates.hide();
     setStale(byId('look-fold'), true);
