@@ -52,10 +52,14 @@ def part(page: Page, name: str) -> Locator:
     return page.locator(f".drawing [data-part={name}]")
 
 
-def expect_step(page: Page, name: str) -> None:
-    """The step is the only one shown, and its part of the drawing is lit and in view."""
+def expect_shown(page: Page, name: str) -> None:
     expect(chapter(page, name)).to_be_visible()
     expect(page.locator(".chapter:visible")).to_have_count(1)
+
+
+def expect_step(page: Page, name: str) -> None:
+    """The step is the only one shown, and its part of the drawing is lit and in view."""
+    expect_shown(page, name)
     expect(chapter(page, name).locator("h3")).to_be_in_viewport()
     expect(part(page, name)).to_have_attribute("aria-current", "step")
     expect(page.locator(".drawing [aria-current]")).to_have_count(1)
@@ -136,6 +140,27 @@ def test_story_goes_from_start_to_end_on_a_phone(reader: Reader, page: Page) -> 
         assert page.evaluate("document.documentElement.scrollWidth") == 375
     reader.unfold("#choice details")
     assert box_of(page.locator("label.chip").first)["height"] >= 40
+
+
+@pytest.mark.parametrize("options", [MOBILE, MOBILE | {"locale": "pt-BR"}], ids=["en", "pt"])
+def test_nothing_is_cut_on_a_phone(page: Page) -> None:
+    """A table of the switches and the eighth head of the map were cut."""
+    page.goto("/#way=understand")
+    expect_chapters(page)
+    expect(page.locator("#switches-map svg")).to_be_visible()
+    page.locator("#understand").evaluate(
+        "all => all.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
+    )
+    expect(page.locator("#switches details td")).not_to_have_count(0)
+    for name in STEPS:
+        part(page, name).tap()
+        expect_shown(page, name)
+        wide = page.locator("#understand :is(.scroll, .frame):visible").evaluate_all(
+            """all => all.filter((e) => e.scrollWidth > e.clientWidth)
+                .filter((e) => !e.matches('#switches details *')) // numbers of a map, which scroll
+                .map((e) => [e.ariaLabel, e.scrollWidth, e.clientWidth])"""
+        )
+        assert not wide, name
 
 
 def test_drawing_leads_to_every_step_by_keyboard(reader: Reader, page: Page) -> None:

@@ -1,13 +1,15 @@
 """The switches of Understand: heads and words off, and the map of the heads that matter."""
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Api
-from tests.browser.reader import KIDS, Reader, percent
+from tests.browser.reader import KIDS, Reader, number, percent
 
 pytestmark = pytest.mark.browser
 
@@ -21,12 +23,15 @@ def without(api: Api, **knockout: Any) -> Any:
     return api.post("/attention/knockout", **body, knockouts=[{}, knockout])
 
 
-def assert_shows(page: Page, reply: Any) -> None:
+def assert_shows(page: Page, api: Api, reply: Any) -> None:
+    """The decoder's own probabilities, which the story has too, and these with the change."""
+    item = api.attention(KIDS, probabilities={})
     rows = page.locator("#switches .scroll:not(details *) tbody tr")
     expect(rows).to_have_count(len(reply["target"]["tokens"]))
     for index, row in enumerate(rows.all()):
-        logs = [each["log_probs"][index] for each in reply["knockouts"]]
-        shares = [percent(math.exp(log)) for log in logs]
+        own = item["probabilities"]["log_probs"][index]
+        changes = [each["changes"][index] for each in reply["knockouts"]]
+        shares = [percent(math.exp(min(0, own + change))) for change in changes]
         expect(row.locator("td")).to_have_text(shares)
 
 
@@ -47,11 +52,24 @@ def test_head_is_switched_off_and_on(reader: Reader, page: Page, api: Api) -> No
     reply = without(api, heads=[HEAD])
     share = percent(math.exp(reply["knockouts"][1]["total_change"]))
     expect(verdict(page)).to_contain_text(f"stays the same. Its probability is {share} of")
-    assert_shows(page, reply)
+    assert_shows(page, api, reply)
     expect(page.locator("#switches-map text", has_text="✕")).to_have_count(1)
     expect(page.locator(READOUT)).to_contain_text("Encoder, layer 2, head 6: off.")
     reader.button("Switch the head of the story on again (layer 2, head 6)").click()
     expect(verdict(page)).to_contain_text("Everything is on:")
+
+
+def test_a_probability_is_the_same_wherever_it_stands(reader: Reader, page: Page, api: Api) -> None:
+    """“eles” had 88 % in the story and 87 % in the switches."""
+    item = api.attention(KIDS, probabilities={"top_k": 4})
+    place = item["target"]["tokens"].index("▁eles")
+    share = percent(math.exp(item["probabilities"]["log_probs"][place]))
+    reader.open(way="understand", step="words")
+    rows = page.locator("#switches .scroll:not(details *) tbody tr", has_text="▁eles")
+    expect(rows.locator("td")).to_have_text([share, share])
+    expect(page.locator("#step-words ~ .content tr", has_text="▁eles")).to_contain_text(share)
+    expect(page.locator(".drawing [data-part=words]")).to_contain_text(f"eles {share}")
+    expect(page.locator("#opening .points").first).to_contain_text(f"a probability of {share}")
 
 
 def test_head_can_look_at_all_words_equally(reader: Reader, page: Page, api: Api) -> None:
@@ -62,7 +80,7 @@ def test_head_can_look_at_all_words_equally(reader: Reader, page: Page, api: Api
     reply = without(api, heads=[head])
     share = percent(math.exp(reply["knockouts"][1]["total_change"]))
     expect(verdict(page)).to_contain_text(f"is {share} of what it was")
-    assert_shows(page, reply)
+    assert_shows(page, api, reply)
 
 
 def test_word_is_switched_off_and_a_link_keeps_it(reader: Reader, page: Page, api: Api) -> None:
@@ -73,7 +91,7 @@ def test_word_is_switched_off_and_a_link_keeps_it(reader: Reader, page: Page, ap
     reply = without(api, source_words=[THEY])
     after = reply["knockouts"][1]["translation"]["text"]
     expect(verdict(page)).to_contain_text(f" → {after}")
-    assert_shows(page, reply)
+    assert_shows(page, api, reply)
     expect(page.locator("#switches tr.top th")).to_contain_text(["eles"])
     link = reader.copied_link()
     reader.go(link)
@@ -104,8 +122,30 @@ def test_map_fills_with_the_heads_that_matter(reader: Reader, page: Page, api: A
     page.locator("#switches summary").click()
     expect(page.locator("#switches details td")).to_have_count(1 + 64)
     cells = page.locator("#switches details td").all_text_contents()[1:]
-    shown = [float(text.replace("\u2212", "-")) for text in cells]
-    assert shown == pytest.approx([1 - share for share in kept], abs=6e-4)
+    shown = [number(text.removesuffix(" %")) for text in cells]
+    assert shown == pytest.approx([100 * (1 - share) for share in kept], abs=6e-2)
+
+
+def test_map_has_a_unit_and_a_scale(reader: Reader, page: Page) -> None:
+    """It had 0.99 and −0.57 alone."""
+    reader.open(way="understand")
+    scale = page.locator("#switches .scale")
+    expect(scale).to_be_hidden()
+    reader.button("Which heads matter? Try each one").click()
+    expect(page.locator("#switches .verdict").first).to_contain_text("Of 64 heads")
+    written = page.locator("#switches-map [data-row] + text:not([data-label])")
+    shares = written.all_text_contents()
+    assert len(shares) == 64
+    assert all(re.fullmatch(r"\u2212?\d+ %", share) for share in shares)
+    assert any(share.startswith("\u2212") for share in shares)
+    expect(scale).to_have_text(
+        "−100 %100 %of the probability is lost. "
+        "Grey, below 0 %: without this head, the translation is likelier."
+    )
+    with page.expect_download() as download:
+        page.locator("#switches [data-kind=svg]").click()
+    ends = re.findall(r'class="scale-number">([^<]*)<', Path(download.value.path()).read_text())
+    assert ends == ["−100 %", "100 %"]
 
 
 def test_switches_are_used_by_keyboard(reader: Reader, page: Page) -> None:

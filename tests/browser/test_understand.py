@@ -144,7 +144,7 @@ def test_swap_moves_one_arc_and_not_the_other(reader: Reader, page: Page, api: A
     expect_arc(page, "first", shares(api, KIDS, **EMBEDDER))
     reader.button("Swap kids and lions").press("Enter")
     expect(scene(page, "first").locator("p")).to_have_text(LIONS)
-    expect(reader.button("Swap kids and lions")).to_be_focused()
+    expect(reader.button("Swap them back")).to_be_focused()
     swapped = shares(api, LIONS, **EMBEDDER)
     assert max(swapped, key=lambda word: swapped[word]) == "lions"
     expect_arc(page, "first", swapped)
@@ -153,8 +153,10 @@ def test_swap_moves_one_arc_and_not_the_other(reader: Reader, page: Page, api: A
     expect(verdict).to_contain_text(
         "Now the “lions” are scared, but this head still looks at “kids”"
     )
-    reader.button("Swap kids and lions").press("Enter")
+    reader.button("Swap them back here").press("Enter")
     expect(verdict).to_contain_text("The “kids” are scared, and this head looks at them. But")
+    expect(reader.button("Swap kids and lions")).to_be_visible()
+    expect(reader.button("Swap them here")).to_be_focused()
 
 
 def test_result_of_the_swap_is_told_after_the_swap(reader: Reader, page: Page, api: Api) -> None:

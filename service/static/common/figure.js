@@ -32,6 +32,7 @@ const SCALE_STEP = 5;
  * @property {number} max Value of the darkest colour.
  * @property {boolean} isCausal Whether cells right of the diagonal are left out.
  * @property {boolean} [isSigned] Whether values can be below 0: they are grey then.
+ * @property {function(number, number): string} [write] Writes a value in a cell (0) or in the table (1).
  * @property {Set<string>} [crossed] Cells with a cross, each as `row column`.
  * @property {boolean} [isWritten] Whether small values have their numbers too, where there is room.
  * @property {string} rowTitle
@@ -65,7 +66,7 @@ export function drawFigure(figure, colours, width, caption) {
   });
   root.append(svg('rect', { class: 'paper', width: '100%', height: '100%', fill: colours.paper }));
   root.append(...above.map((line, index) => captionLine(line, LINE * (index + 0.75), colours, index === 0)));
-  if (caption) root.append(...scale(figure.max, end, colours));
+  if (caption) root.append(...scale(figure, end, colours));
   root.append(...below.map((line, index) => captionLine(line, end + LINE * (index + 1.5), colours)));
   root.append(...titles(figure, frame, colours));
   root.append(...figure.columns.map((label, column) => columnLabel(label, column, frame, colours)));
@@ -135,7 +136,8 @@ function measure({ rows, columns, rowTitle, columnTitle }, width, captionLines) 
   const overhang = columnWidth * Math.cos(SLANT);
   const slantedCell = (width - left - overhang) / (columns.length - 0.5);
   const isSlanted = slantedCell >= SLANTED_FROM;
-  const room = isSlanted ? slantedCell : (width - left - 2) / columns.length;
+  const upright = (width - left - 2) / columns.length;
+  const room = isSlanted ? Math.min(slantedCell, upright) : upright;
   const cell = Math.floor(Math.min(MAX_CELL, Math.max(MIN_CELL, room)));
   const labels = isSlanted ? columnWidth * Math.sin(SLANT) + FONT : columnWidth + GAP;
   const top = Math.ceil(Math.max(labels, 2.4 * FONT)) + GAP + captionLines * LINE;
@@ -190,16 +192,22 @@ function captionLine(line, y, colours, isBold = false) {
   return svg('text', { x: 0, y, fill: colours.ink, 'font-weight': weight, 'font-size': FONT }, line);
 }
 
-/** Draws the scale of the colours, from 0 to the largest value. */
-function scale(max, y, colours) {
+/** Draws the scale of the colours, from 0 or the smallest value to the largest one. */
+function scale({ max, isSigned, write = writeDecimal }, y, colours) {
   const text = (x, words) =>
     svg('text', { x, y: y + 9, fill: colours.ink, 'font-size': 11, class: 'scale-number' }, words);
+  const first = isSigned ? write(-max, 0) : '0';
+  const left = Math.ceil(textWidth(first)) + 6;
   const steps = Array.from({ length: SCALE_STEPS }, (_, step) => {
-    const fill = hex(rampColour(colours, step / (SCALE_STEPS - 1)));
-    return svg('rect', { x: 14 + step * SCALE_STEP, y, width: SCALE_STEP, height: 10, fill });
+    const share = step / (SCALE_STEPS - 1);
+    const fill = hex(isSigned ? signedColour(colours, 2 * share - 1) : rampColour(colours, share));
+    return svg('rect', { x: left + step * SCALE_STEP, y, width: SCALE_STEP, height: 10, fill });
   });
-  return [text(0, '0'), ...steps, text(20 + SCALE_STEPS * SCALE_STEP, decimal(max, 2))];
+  return [text(0, first), ...steps, text(left + 6 + SCALE_STEPS * SCALE_STEP, write(max, 0))];
 }
+
+/** Writes a value with two decimals in a cell, and with three in the table. */
+export const writeDecimal = (value, more) => decimal(value, 2 + more);
 
 /** Draws the titles of the rows and columns in the corner between them. */
 function titles({ rowTitle }, { left, top, title }, colours) {
@@ -237,6 +245,7 @@ function cellBox({ left, top, cell }, row, column) {
 }
 
 function cells(figure, frame, colours) {
+  const { write = writeDecimal } = figure;
   return figure.values.flatMap((values, row) =>
     values.flatMap((value, column) => {
       if (figure.isCausal && column > row) return [];
@@ -247,7 +256,7 @@ function cells(figure, frame, colours) {
       const hasNumber = frame.cell >= NUMBERS_FROM && isLarge;
       const isCrossed = figure.crossed?.has(`${row} ${column}`);
       if (!isCrossed && !hasNumber) return [box];
-      return [box, isCrossed ? mark('✕', 20, colour, frame, row, column) : mark(decimal(value, 2), 11, colour, frame, row, column)];
+      return [box, isCrossed ? mark('✕', 20, colour, frame, row, column) : mark(write(value, 0), 11, colour, frame, row, column)];
     }),
   );
 }

@@ -2,10 +2,9 @@
 
 import { element, setText, tokenParts } from './dom.js';
 import { WIDTH, saveButtons } from './export.js';
-import { drawFigure, moveMarkers } from './figure.js';
+import { drawFigure, moveMarkers, writeDecimal } from './figure.js';
 import { palette } from './palette.js';
 import { speaker } from './strings.js';
-import { decimal } from './text.js';
 import { look } from '../strings/look.js';
 
 const say = speaker(look);
@@ -258,9 +257,9 @@ function sameLabels(figure, other) {
   return other !== null && key(figure) === key(other);
 }
 
-function tableRow({ values, isCausal }, label, row) {
+function tableRow({ values, isCausal, write = writeDecimal }, label, row) {
   const cells = values[row].map((value, column) =>
-    element('td', { text: isCausal && column > row ? '' : decimal(value) }),
+    element('td', { text: isCausal && column > row ? '' : write(value, 1) }),
   );
   return element('tr', {}, element('th', { scope: 'row' }, ...tokenParts(label)), ...cells);
 }

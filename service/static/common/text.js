@@ -29,8 +29,11 @@ export function cutOut(text, spans) {
 export function percent(share) {
   const value = share * 100;
   if (value > 0 && value < 1) return say('belowOne');
-  return `${Math.round(value)} %`;
+  return rounded(share, 0);
 }
+
+/** Writes a share as a percentage with some decimals; a share below 0 has a minus sign. */
+export const rounded = (share, digits) => `${decimal(100 * share, digits)} %`;
 
 /** Formats a number with a number of decimals and a real minus sign; a number near 0 has no sign. */
 export function decimal(value, digits = 3) {

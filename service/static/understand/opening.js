@@ -36,7 +36,8 @@ export class Opening {
     /** @type {Models|null} */
     this.models = null;
     const choose = (index) => this.#choose(index);
-    this.swap = button(say('swap'), () => this.#toggle('swapped'));
+    this.swap = button('', () => this.#toggle('swapped'));
+    this.swapHere = button('', () => this.#toggle('swapped'));
     this.turn = button('', () => this.#toggle('turned'));
     const swaps = element('p', { class: 'actions swaps' }, this.swap, this.turn);
     this.first = new Reading('first', choose, swaps);
@@ -51,7 +52,7 @@ export class Opening {
       element('h3', { text: say('twistTitle') }),
       element('p', { text: say('twist') }),
       this.second.root,
-      element('p', { class: 'actions swaps' }, button(say('swapHere'), () => this.#toggle('swapped'))),
+      element('p', { class: 'actions swaps' }, this.swapHere),
       this.translation,
     );
     this.test = new OwnTest();
@@ -89,6 +90,8 @@ export class Opening {
   /** Shows the sentence of a view, and its arcs as soon as the models have read it. */
   show(view) {
     const { text, other } = kids.sentenceOf(view);
+    setText(this.swap, say(view.swapped ? 'swapBack' : 'swap'));
+    setText(this.swapHere, say(view.swapped ? 'swapBackHere' : 'swapHere'));
     setText(this.turn, say('turn', { text: other }));
     const from = chosenWord(view);
     this.first.read(text, from);

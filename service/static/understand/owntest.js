@@ -69,8 +69,8 @@ export class OwnTest {
       element('form', { class: 'lesson', onsubmit }, ...labelled, submit, ours),
       this.warning,
       notice,
-      scrolling(say('tableTitle'), this.table),
       element('div', { role: 'status' }, this.counts),
+      scrolling(say('tableTitle'), this.table),
     );
     this.root.id = 'owntest';
   }
@@ -105,6 +105,7 @@ export class OwnTest {
       });
       this.#hasTriedOurs ||= pairs === PAIRS;
       this.#render();
+      this.counts.scrollIntoView({ block: 'nearest' });
     } catch (error) {
       this.notice.show(/** @type {ApiError} */ (error), () => this.#try(pairs));
     }

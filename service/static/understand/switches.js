@@ -6,7 +6,7 @@ import { element, setText, tokenParts } from '../common/dom.js';
 import { HeatMap, mapParts } from '../common/heatmap.js';
 import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
-import { percent, spoken, tokenName } from '../common/text.js';
+import { percent, rounded, spoken, tokenName } from '../common/text.js';
 import { switches } from '../strings/switches.js';
 import { scrolling } from './figures.js';
 
@@ -64,6 +64,7 @@ export class Switches {
     this.uniform = element('input', { type: 'checkbox', onchange: () => store.set({ uniform: this.uniform.checked }) });
     this.found = element('p', { class: 'verdict', role: 'status' });
     this.verdict = element('p', { class: 'verdict', role: 'status' });
+    this.scale = element('p', { class: 'scale' });
     this.table = element('table');
     this.root = element(
       'section',
@@ -78,7 +79,7 @@ export class Switches {
       notice,
       this.found,
       this.verdict,
-      ...[parts.frame, parts.readout, parts.table, this.map.saveButtons('regard-switches')],
+      ...[parts.frame, this.scale, parts.readout, parts.table, this.map.saveButtons('regard-switches')],
       element('h3', { text: say('result') }),
       scrolling(say('table'), this.table),
     );
@@ -160,10 +161,13 @@ export class Switches {
     const figure = {
       ...{ rows: this.#rows.map(({ kind, layer }) => say(`row_${kind}`, { layer: layer + 1 })), isWritten: losses.flat().some(Boolean) },
       ...{ columns: Array.from({ length: count }, (_, head) => String(head + 1)), isCausal: false, isSigned: true },
-      ...{ values: losses, max: Math.max(LEAST_SCALE, ...losses.flat().map(Math.abs)), crossed },
+      ...{ values: losses, max: Math.max(LEAST_SCALE, ...losses.flat().map(Math.abs)), crossed, write: rounded },
       ...{ rowTitle: say('layer'), columnTitle: say('head') },
     };
     this.map.show(figure, say('map'));
+    const [least, most] = [-figure.max, figure.max].map((value) => element('span', { text: rounded(value, 0) }));
+    this.scale.hidden = !figure.isWritten;
+    this.scale.replaceChildren(least, element('i', { class: 'ramp signed' }), most, say('scale'));
     if (this.readout.textContent === '') setText(this.readout, say('howTo'));
   }
 
@@ -198,7 +202,11 @@ export class Switches {
     const name = count === 0 ? 'allOn' : before === after ? 'same' : 'other';
     const quoted = [before, after].map((text) => element('q', { lang: this.#facts.pair.target, text }));
     this.verdict.replaceChildren(say(name, change), ' ', quoted[0], ...(name === 'other' ? [' → ', quoted[1]] : []));
-    const shares = [whole, without].map(({ log_probs: logs }) => logs.map((log) => Math.exp(log ?? -Infinity)));
+    // The probabilities are those of the story, and these with the change: the pass that switches parts
+    // off rounds to other int8 values than the decoder, so its own probabilities differ a little.
+    const logs = this.#facts.item.probabilities.log_probs;
+    const changed = logs.map((log, index) => Math.min(0, log + (without.changes[index] ?? -Infinity)));
+    const shares = [logs, changed].map((each) => each.map(Math.exp));
     const rows = target.tokens.map((token, index) =>
       element(
         'tr',
@@ -207,7 +215,9 @@ export class Switches {
         ...shares.map((share) => element('td', { class: 'share' }, bar(share[index]))),
       ),
     );
-    const heads = ['token', 'before', 'after'].map((key) => element('th', { scope: 'col', text: say(key) }));
+    const heads = ['token', 'before', 'after'].map((key) =>
+      element('th', { scope: 'col', class: key === 'token' ? null : 'share', text: say(key) }),
+    );
     this.table.replaceChildren(
       element('caption', { text: say('table') }),
       element('thead', {}, element('tr', {}, ...heads)),
