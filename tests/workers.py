@@ -107,17 +107,20 @@ class Script:
         return {ModelFiles: self.load, EmbeddingFiles: self.load_embedder}
 
     def load(self, files: ModelFiles, config: WorkerConfig) -> LoadedModel:
-        assert self.may_load.wait(LIMIT_SECONDS)
         error = self.load_errors.pop(0) if self.load_errors else self.load_error
-        error = self.failing.get(files.name, error)
-        if error is not None:
-            raise error
+        self._wait(files.name, error)
         rows = config.limits.max_rows or DEFAULT_ROWS
         engine = EchoEngine(replace(config.limits, max_rows=rows), self)
         return loaded_engine(cast("Engine", engine))
 
-    def load_embedder(self, _files: EmbeddingFiles, _config: WorkerConfig) -> LoadedModel:
+    def _wait(self, name: str, error: Exception | None = None) -> None:
         assert self.may_load.wait(LIMIT_SECONDS)
+        error = self.failing.get(name, error)
+        if error is not None:
+            raise error
+
+    def load_embedder(self, files: EmbeddingFiles, _config: WorkerConfig) -> LoadedModel:
+        self._wait(files.name)
 
         def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
             self.embedded.append([*items])

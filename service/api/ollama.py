@@ -73,7 +73,7 @@ class OllamaEmbedResponse(BaseModel):
     model: str
     embeddings: list[list[float]]
     total_duration: int = Field(description="Time until the vectors were computed, in ns.")
-    load_duration: int = Field(description="Always 0: models are loaded before requests.")
+    load_duration: int = Field(description="Always 0; `total_duration` includes a load.")
     prompt_eval_count: int = Field(description="Tokens that the model has read.")
 
 
@@ -140,7 +140,9 @@ class OllamaModel(BaseModel):
     model: str
     modified_at: datetime = Field(description="Start of the server.")
     size: int = 0
-    digest: str = Field(description="First digits of the sha256 sum of the weights.")
+    digest: str = Field(
+        description="First digits of the sha256 sum of the weights; empty unless they are loaded."
+    )
     details: OllamaDetails
 
 
@@ -179,7 +181,7 @@ async def tags(request: Request) -> OllamaTags:
                 name=name,
                 model=name,
                 modified_at=datetime.fromtimestamp(body.created, UTC),
-                digest=body.revision,
+                digest=body.revision or "",
                 details=details_of(body),
             )
             for body in await embedders(request)

@@ -543,13 +543,14 @@ async def info(request: Request) -> Info:
     """
     services = services_of(request)
     served, settings = find_reader(services.catalog, None), services.settings
+    is_loaded = served.name not in services.catalog.unloaded
     resident = (await services.backend.status()).resident(served.name)
-    if resident is None:
+    if is_loaded and resident is None:
         raise loading()
     return Info(
         model_id=served.name,
-        model_sha=served.files.revision,
-        model_dtype=resident.dtype,
+        model_sha=served.files.revision if is_loaded else None,
+        model_dtype=resident.dtype if resident else settings.dtype,
         model_type=model_type(served),
         max_concurrent_requests=settings.max_pending_requests,
         max_input_length=model_config(served).max_tokens,

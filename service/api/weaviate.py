@@ -64,8 +64,10 @@ async def vectors(request: Request) -> Response:
 @operation.get("/meta", responses=MISSING)
 async def meta(request: Request) -> dict[str, Any]:
     """Returns the name of the first embedding model or cross-encoder."""
-    served = find_reader(services_of(request).catalog, None)
-    return {"model": served.name, "revision": served.files.revision}
+    catalog = services_of(request).catalog
+    served = find_reader(catalog, None)
+    revision = None if served.name in catalog.unloaded else served.files.revision
+    return {"model": served.name, "revision": revision}
 
 
 @operation.get("/.well-known/live", status_code=204, response_class=Response)

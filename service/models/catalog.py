@@ -56,6 +56,7 @@ class Catalog:
         aliases: Maps each alias to a served name. A name that is both a model's name and an alias
             means the model.
         on_demand: Models that are loaded when a request needs them. They may also be in `served`.
+        unloaded: Names of models in `served` that must be loaded before they are used.
     """
 
     def __init__(
@@ -64,11 +65,13 @@ class Catalog:
         offered: Collection[str] = (),
         aliases: Mapping[str, str] = MappingProxyType({}),
         on_demand: Collection[OnDemand] = (),
+        unloaded: Collection[str] = (),
     ) -> None:
         self.aliases = dict(aliases)
         require_one_each([each.name for each in served])
         self.on_demand = {each.name: each for each in on_demand}
         self.served = {each.name: each for each in served}
+        self.unloaded = {*unloaded, *self.on_demand.keys() - self.served.keys()}
         self._by_type: dict[type, dict[str, Any]] = {}
         models = list(self.of_type(ServedModel).values())
         self.multilingual = [model for model in models if not model.files.source]
@@ -82,7 +85,7 @@ class Catalog:
             *(each for each in remote if each.files.is_first),
         ]
         self.pairs: dict[tuple[str, str], ServedModel | ServedRemote | OnDemand]
-        self.pairs = {(each.source, each.target): each for each in on_demand}
+        self.pairs = {(each.source, each.target): each for each in on_demand if each.source}
         self.pairs |= {(m.files.source, m.files.target): m for m in all_ if m.files.source}
         files = [model.files for model in all_]
         codes = {code for f in files for code in (*f.sources, *f.targets)}
@@ -105,11 +108,12 @@ class Catalog:
     ) -> "Catalog":
         """Finds models and loads their vocabularies; no weights are read.
 
-        With `is_on_demand`, models of one pair are only listed. If REGARD_MODELS is not set and
-        the built-in embedding model is missing, the catalog leaves it out and logs a warning.
+        With `is_on_demand`, local models are listed, and models of one pair have no vocabularies.
+        If REGARD_MODELS is not set and the built-in embedding model is missing, the catalog leaves
+        it out and logs a warning.
         """
         references = tuple(references)
-        served: list[AnyServed] = []
+        loaded: list[AnyFiles] = []
         listed: list[OnDemand] = []
         for reference in references:
             if pair := FIREFOX_PAIR.fullmatch(reference):  # its files are not pulled yet
@@ -124,13 +128,16 @@ class Catalog:
                 logger.warning("embeddings are not served: %s", error)
                 continue
             for files in found:
-                if is_on_demand and isinstance(files, ModelFiles) and files.source:
+                if not is_on_demand or isinstance(files, RemoteFiles):
+                    loaded.append(files)
+                elif isinstance(files, ModelFiles) and files.source:
                     listed.append(OnDemand(files.name, files.source, files.target, reference))
                 else:
-                    served.append(load_served(files))
-        require_one_each([*(each.name for each in served), *(each.name for each in listed)])
-        cls(served, on_demand=listed).check(offered, aliases)
-        return cls(served, offered, aliases, listed)
+                    listed.append(OnDemand(files.name, "", "", reference, files))
+        require_one_each([*(each.name for each in loaded), *(each.name for each in listed)])
+        catalog = cls(on_demand=listed).changed_to(ModelSet(tuple(loaded)))
+        catalog.check(offered, aliases)
+        return cls([*catalog.served.values()], offered, aliases, listed, catalog.unloaded)
 
     def check(self, offered: Collection[str], aliases: Mapping[str, str]) -> None:
         for code in offered:
@@ -154,8 +161,13 @@ class Catalog:
     def changed_to(self, files: ModelSet) -> "Catalog":
         """Returns a catalog of the models in `files`; reads only models that are new."""
         known: dict[AnyFiles, AnyServed] = {each.files: each for each in self.served.values()}
-        served = [known.get(each) or load_served(each) for each in files.files]
-        return Catalog(served, self.offered, self.aliases, self.on_demand.values())
+        listed = [each.files for each in self.on_demand.values() if each.files is not None]
+        served = [
+            replace(known[each], files=each) if each in known else load_served(each)
+            for each in {each.name: each for each in (*listed, *files.files)}.values()
+        ]
+        unloaded = self.on_demand.keys() - files.names
+        return Catalog(served, self.offered, self.aliases, self.on_demand.values(), unloaded)
 
     def named(self, name: str) -> str:
         """Returns the served name for the name in a request, which may be an alias."""
@@ -196,7 +208,8 @@ class Catalog:
 
     @property
     def files(self) -> ModelSet:
-        return ModelSet(tuple(each.files for each in self.served.values()))
+        loaded = (each for name, each in self.served.items() if name not in self.unloaded)
+        return ModelSet(tuple(each.files for each in loaded))
 
     def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
         """Maps the name of each embedding or translation model to its reader.
@@ -269,7 +282,7 @@ class Catalog:
         if source == target:
             return ()
         if direct := self._direct(source, target):
-            return loaded(direct)
+            return self.loaded(direct)
         first, second = self._direct(source, PIVOT), self._direct(PIVOT, target)
         if first is None or second is None:
             raise UnsupportedLanguageError(
@@ -277,7 +290,7 @@ class Catalog:
                 f"{display_name(source)} ({source})",  # LibreTranslate's text
                 details=f"available: {', '.join(self.targets(source))}",
             )
-        return loaded(first, second)
+        return self.loaded(first, second)
 
     def _direct(self, source: str, target: str) -> Direction | OnDemand | None:
         if source == target:
@@ -291,15 +304,17 @@ class Catalog:
             if source in model.files.sources and target in model.files.targets
         )
         local = next(able, None)
-        return own.direction(source, target, local) if isinstance(own, ServedRemote) else local
+        if not isinstance(own, ServedRemote):
+            return local
+        is_loaded = local is not None and local.name not in self.unloaded
+        return own.direction(source, target, local if is_loaded else None)
 
-
-def loaded(*legs: Direction | OnDemand) -> tuple[Direction, ...]:
-    """Returns the legs of a route; raises NotLoadedError if models must be loaded first."""
-    found = tuple(each for each in legs if isinstance(each, Direction))
-    if len(found) < len(legs):
-        raise NotLoadedError(tuple(each.name for each in legs))
-    return found
+    def loaded(self, *legs: Direction | OnDemand) -> tuple[Direction, ...]:
+        """Returns the legs of a route; raises NotLoadedError if models must be loaded first."""
+        names = tuple(each.name for each in legs)
+        if not self.unloaded.isdisjoint(names):
+            raise NotLoadedError(names)
+        return tuple(each for each in legs if isinstance(each, Direction))
 
 
 def require_one_each(names: Sequence[str]) -> None:

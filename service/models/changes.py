@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
+from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.errors import ModelError
 from service.errors import (
@@ -212,7 +213,7 @@ class ModelChanges:
         resident = self.supervisor.resident_models()
         size = sum(each.memory_bytes for name in loaded for each in resident.get(name, ())[:1])
         limit = settings.max_loaded_bytes
-        added = files.num_bytes if isinstance(files, ModelFiles) else 0
+        added = files.num_bytes if isinstance(files, ModelFiles | EmbeddingFiles) else 0
         return not limit or size + added <= limit
 
     def _least_used(self, kept: Sequence[str]) -> str | None:

@@ -121,12 +121,13 @@ class Direction:
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """A model of one language pair that is loaded when a request needs it."""
+    """A model that is loaded when a request needs it."""
 
     name: str
-    source: str
+    source: str  # language code; empty unless it is a model of one pair, as `target`
     target: str
     reference: str  # a folder, a package, or `firefox:PAIR` if its files may have to be pulled
+    files: AnyFiles | None = None  # the catalog reads them at the start; None for one pair
 
 
 class NotLoadedError(Exception):

@@ -243,7 +243,7 @@ class Settings(BaseSettings):
 
     @property
     def is_on_demand(self) -> bool:
-        """Whether models of one language pair are loaded when a request needs them."""
+        """Whether models are loaded when a request needs them."""
         return bool(self.max_loaded_models or self.max_loaded_bytes)
 
     @property

@@ -98,9 +98,9 @@ class RequestContext:
     async def wait_for_model(
         self, name: str | None, catalog: Catalog, backend: Admitter, seconds: float
     ) -> None:
-        """Waits for the model that a request names, if it is loaded on demand."""
+        """Waits for the model that a request uses, if it is loaded on demand."""
         wanted = catalog.named(name or "")
-        if wanted in catalog.on_demand and wanted not in catalog.served:
+        if wanted in catalog.unloaded:
             await self.wait_for_models(backend, NotLoadedError((wanted,)), seconds)
 
     def release(self) -> None:

@@ -65,6 +65,8 @@ class Reranker:
         )
         rerankers = self.catalog.of_type(ServedReranker)
         served = self.catalog.choose(options.model, rerankers, "model {} that reranks", missing)
+        seconds = self.settings.request_timeout_seconds
+        await context.wait_for_model(served.name, self.catalog, self.backend, seconds)
         context.model = served.name
         check_num_inputs(inputs, self.settings.max_inputs, param)
         sizes = [sum(map(len, each)) for each in inputs]
@@ -72,7 +74,7 @@ class Reranker:
         estimate = sum([min(size // CHARS_PER_TOKEN, limit) for size in sizes]) + 1
         num_chars = sum(map(len, {text for each in inputs for text in each}))
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
-        deadline = context.deadline(self.settings.request_timeout_seconds)
+        deadline = context.deadline(seconds)
         with context.stage("tokenize"):
             pairs = await run_sized(num_chars, deadline, tokenize, served, inputs, options)
         inexact = [index for index, pair in enumerate(pairs) if not pair.is_exact]

@@ -12,9 +12,11 @@ import pytest
 from model.errors import CheckpointError
 from tests.api.conftest import Serve, ServeAny
 from tests.api.loading import KEY, states, unload
-from tests.api.servers import AnyServer
-from tests.hf_files import SENTENCE, write_pieces
-from tests.workers import LIMIT_SECONDS, Script, until
+from tests.api.servers import AnyServer, make_settings, served
+from tests.hf_files import SENTENCE, write_multilingual, write_pieces
+from tests.parity.test_splade import write
+from tests.tiny_text import write_model
+from tests.workers import LIMIT_SECONDS, Script, Threads, until
 
 # None of these is detected, because the data of a detected language takes 0.4 s to load.
 LANGUAGES = ("si", "mt", "gd", "fo", "br", "lb", "oc", "am", "km", "lo")
@@ -173,6 +175,102 @@ def test_detected_language_loads_its_model(serve: Serve) -> None:
     found = server.translate("Ele não disse nada hoje.", source="auto", target="en").json()
     assert found["detectedLanguage"]["language"] == "pt"
     assert ready(server) == ["pt-en"]
+
+
+SCORED = {"query": "where did the cat sit", "texts": ["the cat sat on a mat ."]}
+
+
+@pytest.mark.parametrize("http_workers", [1, 2])
+def test_embedding_models_and_cross_encoders(
+    script: Script, folder: Path, small_models: dict[str, str], http_workers: int
+) -> None:
+    models = (*small_models.values(), str(folder))
+    settings = make_settings(http_workers=http_workers, models=models, max_loaded_models=2)
+    with served(settings, Threads(script.load)) as server:
+        assert {*states(server).values()} == {"available"}
+        embedder = server.get("/v1/models/embedder").json()
+        assert (embedder["dimensions"], embedder["revision"]) == (16, None)
+        assert server.get("/info").json()["model_id"] == "embedder"
+        assert server.get("/api/tags").json()["models"][0]["name"] == "embedder:latest"
+        assert server.get("/meta").json() == {"model": "embedder", "revision": None}
+        assert server.get("/health").status_code == 200
+        (vector,) = server.post("/embed", json={"inputs": "a cat"}).json()
+        assert len(vector) == 16
+        scores = server.post("/rerank", json=SCORED).json()
+        assert ready(server) == ["embedder", "ranker"]
+        assert server.post("/rerank", json={**SCORED, "model": "other"}).json() != scores
+        assert ready(server) == ["other", "ranker"]
+        assert server.post("/rerank", json=SCORED).json() == scores
+        assert ask(server, "si").status_code == 200
+        assert ready(server) == ["ranker", "si-en"]
+        assert server.post("/v1/embeddings", json={"input": "a cat"}).status_code == 200
+        assert server.post("/attention", json={"text": "a cat", "task": "embed"}).status_code == 200
+        assert ready(server) == ["embedder", "si-en"]
+        embedder = server.get("/v1/models/embedder").json()
+        assert (embedder["state"], len(embedder["revision"])) == ("ready", 12)
+
+
+def test_default_of_embed_sparse_is_loaded(tmp_path: Path) -> None:
+    write(tmp_path / "splade")
+    write_model(tmp_path / "dense")
+    settings = make_settings(http_workers=1, models=(str(tmp_path),), max_loaded_models=1)
+    with served(settings, Threads(Script().load)) as server:
+        assert len(server.post("/embed_sparse", json={"inputs": "a cat"}).json()) == 1
+        assert ready(server) == ["splade"]
+        assert server.post("/embed", json={"inputs": "a cat"}).status_code == 200
+        assert ready(server) == ["dense"]
+
+
+def test_embedding_need_not_wait(
+    serve: Serve, script: Script, embedding_folder: str, portuguese: str
+) -> None:
+    server = serve(
+        models=(embedding_folder, portuguese), max_loaded_models=1, wait_for_models=False
+    )
+    script.may_load.clear()
+    response = server.post("/embed", json={"inputs": "a cat"})
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "2")
+    script.may_load.set()
+    until(lambda: ready(server) == ["tiny"])
+    assert server.post("/embed", json={"inputs": "a cat"}).status_code == 200
+
+
+def test_embedding_models_count_in_bytes(script: Script, small_models: dict[str, str]) -> None:
+    models = tuple(small_models.values())
+    settings = make_settings(http_workers=1, models=models, max_loaded_bytes=1)
+    with served(settings, Threads(script.load)) as server:
+        assert server.post("/embed", json={"inputs": "a cat"}).status_code == 200
+        assert ready(server) == ["embedder"]
+        assert server.post("/rerank", json=SCORED).status_code == 200
+        assert ready(server) == ["ranker"]
+
+
+def test_multilingual_model_is_loaded(serve: Serve, folder: Path, tmp_path: Path) -> None:
+    write_multilingual(tmp_path / "m2m", "m2m", ["__en__", "__ab__", "__os__"])
+    server = serve(models=(str(folder), str(tmp_path / "m2m")), max_loaded_models=2)
+    assert states(server)["m2m"] == "available"
+    assert ask(server, "ab").json() == {"translatedText": SENTENCE}
+    assert ready(server) == ["m2m"]
+    assert ask(server, "ab", "si").status_code == 200
+    assert ready(server) == ["en-si", "m2m"]
+    fields = {"model": "m2m", "source": "ab", "target": "en"}
+    assert ask(server, "mt").status_code == ask(server, "gd").status_code == 200
+    assert ready(server) == ["gd-en", "mt-en"]
+    server.post("/attention", json={"text": SENTENCE, **fields})  # its echo has no attention
+    assert ready(server) == ["gd-en", "m2m"]
+
+
+def test_failed_embedding_model_has_its_reason(
+    serve: Serve, script: Script, embedding_folder: str
+) -> None:
+    server = serve(models=(embedding_folder,), max_loaded_models=1, admin_key=KEY)
+    script.failing["tiny"] = CheckpointError("its weights are damaged")
+    response = server.post("/embed", json={"inputs": "a cat"})
+    assert "its weights are damaged" in response.json()["error"]
+    headers = {"Authorization": f"Bearer {KEY}"}
+    found = server.get("/v1/models/tiny", headers=headers).json()
+    assert found["state"] == "failed"
+    assert "its weights are damaged" in found["error"]
 
 
 def test_random_traffic_over_twenty_pairs(serve: Serve, folder: Path) -> None:

@@ -27,6 +27,7 @@ from model.checkpoints.formats.files import (
     read_options_if_there,
     revision_of,
     unsupported,
+    weight_files,
 )
 from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling, TextEncoderConfig
 from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
@@ -106,6 +107,10 @@ class EmbeddingFiles:
     @cached_property
     def revision(self) -> str:
         return revision_of(find_weights(self.encoder))
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(path.stat().st_size for path in weight_files(find_weights(self.encoder)))
 
 
 def find_embedding_models(reference: str) -> list[EmbeddingFiles]:

@@ -50,18 +50,21 @@ class ServedBody(BaseModel):
     """The fields of every served model, in OpenAI's shape with additional fields of Regard."""
 
     id: str
-    state: ModelState = Field(description="`loading` until the model is loaded, then `ready`.")
+    state: ModelState = Field(
+        description="`loading` until the model is loaded, then `ready`. `available` if it is "
+        "loaded on demand."
+    )
     object: Literal["model"] = "model"
     created: int = Field(description="Start of the server, in Unix seconds.")
     owned_by: str = "regard"
     alias_of: str | None = Field(
         None, description="Name of the model for which `id` is an alias; else null."
     )
-    revision: str = Field(
+    revision: str | None = Field(
         description="First digits of the sha256 sum of the weights. For a remote model, they come "
-        "from the sha256 sum of its name and address."
+        "from the sha256 sum of its name and address. Null for an unloaded model."
     )
-    device: str | None = Field(description="Null while the model loads.")
+    device: str | None = Field(description="Null unless the model is loaded.")
     devices: list[str] = Field(
         description="Devices of the workers that have loaded the model, such as several GPUs."
     )
@@ -178,7 +181,11 @@ async def shown_models(request: Request) -> list[AnyModelBody]:
 
 def all_models(services: Services, status: Status) -> list[AnyModelBody]:
     catalog = services.catalog
-    served = [model_body(each, services, status) for each in catalog.served.values()]
+    served = [
+        model_body(each, services, status)
+        for name, each in catalog.served.items()
+        if status.changes.get(name) != "failed"
+    ]
     served += [
         model_body(catalog.served[name], services, status, alias)
         for alias, name in catalog.aliases.items()
@@ -236,12 +243,15 @@ def model_body(
     served: AnyServed, services: Services, status: Status, alias: str | None = None
 ) -> AnyModelBody:
     resident = status.resident(served.name)
+    state = "ready" if resident else "loading"
+    is_loaded = served.name not in services.catalog.unloaded
     shared: dict[str, Any] = {
         "id": alias or served.name,
         "alias_of": alias and served.name,
-        "state": "ready" if resident else "loading",
+        "state": state if is_loaded else status.changes.get(served.name, "available"),
         "created": services.started,
-        "revision": served.files.revision,
+        # The revision of an unloaded model would take a long time: it reads all weights.
+        "revision": served.files.revision if is_loaded else None,
         "device": resident.device if resident else None,
         "devices": sorted({each.device for each in status.models.get(served.name, [])}),
         "dtype": resident.dtype if resident else None,

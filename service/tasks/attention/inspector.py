@@ -119,7 +119,8 @@ class Inspector:
         if question.has_target:
             return await self.choose_direction(question, text, context)
         limit = self.settings.request_timeout_seconds
-        await context.wait_for_model(question.model, self.catalog, self.backend, limit)
+        wanted = question.model or next(iter(self.catalog.embedders), None)
+        await context.wait_for_model(wanted, self.catalog, self.backend, limit)
         served = find_embedder(self.catalog, question.model)
         context.model = served.name
         config = (await resident(self.backend, served.name)).config

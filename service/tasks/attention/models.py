@@ -232,12 +232,12 @@ def find_direction(
         name = catalog.named(question.model)
         if name in catalog.of_type(ServedRemote):
             raise no_attention(name)
-        if name in catalog.on_demand.keys() - catalog.models.keys():
+        if name in catalog.on_demand.keys() - catalog.served.keys():
             raise NotLoadedError((name,))
         if name not in catalog.models:
             known = ", ".join(catalog.models)
             raise NotFoundError(f"there is no model {question.model[:64]}; there are {known}")
-        return _direction_of(catalog.models[name], question, catalog)
+        return catalog.loaded(_direction_of(catalog.models[name], question, catalog))[0]
     target = catalog.language(question.target or "")
     source = _find_source(question, target, text, catalog, detector)
     route = catalog.route(source, target)

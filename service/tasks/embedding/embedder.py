@@ -113,9 +113,10 @@ class Embedder:
     async def _reader(
         self, name: str | None, context: RequestContext, is_sparse: bool = False
     ) -> TextReader:
-        if self.catalog.on_demand:
+        if self.catalog.unloaded:
+            wanted = name or next(iter(self.unnamed[is_sparse]), None)
             limit = self.settings.request_timeout_seconds
-            await context.wait_for_model(name, self.catalog, self.backend, limit)
+            await context.wait_for_model(wanted, self.catalog, self.backend, limit)
         among = self.readers if name is not None else self.unnamed[is_sparse]
         return self.catalog.choose(name, among, "model {} that embeds", self.missing)
 
