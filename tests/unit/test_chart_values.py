@@ -1,6 +1,5 @@
-"""The values of the Helm chart: each changes the manifests, and docs/kubernetes.md names each."""
+"""The values of the Helm chart: each changes the manifests, and the schema refuses others."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +20,6 @@ from tests.charts import (
     nested,
     render_text,
 )
-from tests.documents import DOCS, read, section, table_rows
 
 NO_KEYS: Json = {"keys": {"apiKeys": "", "adminKey": "", "remoteKey": ""}}
 FIXED_SIZE: Json = {"autoscaling": {"enabled": False}}
@@ -175,36 +173,3 @@ def test_wrong_type_is_refused(path: Path) -> None:
     wrong += [] if isinstance(default, list) else [[{"name": "a"}]]
     accepted = [each for each in wrong if is_valid(merged(VALUES, nested(path, each)))]
     assert accepted == []
-
-
-# The documents
-
-WHOLE = ("resources", "models.job.resources")
-"""Objects that the table describes in one row."""
-
-
-def described_values() -> dict[str, Any]:
-    """Returns the default of each value that has a row in the table."""
-    found: dict[str, Any] = {}
-    for path, default in leaves(VALUES):
-        name = ".".join(path)
-        whole = [each for each in WHOLE if name.startswith(f"{each}.")]
-        found |= {each: value_at(VALUES, tuple(each.split("."))) for each in whole}
-        found |= {} if whole else {name: default}
-    return found
-
-
-def test_every_value_is_described() -> None:
-    """The table of docs/kubernetes.md has a row for each value, with its default.
-
-    The meaning of a list may describe its default instead.
-    """
-    rows = table_rows(section(read(DOCS / "kubernetes.md"), "Values"))[1:]
-    expected = described_values()
-    assert [name.strip("`") for name, *_ in rows] == [*expected]
-    for name, shown, meaning in rows:
-        default = expected[name.strip("`")]
-        text = default if isinstance(default, str) else json.dumps(default)
-        is_described = isinstance(default, list) and "by default" in meaning
-        assert meaning
-        assert shown == ("" if default in ("", [], {}) or is_described else f"`{text}`"), name
