@@ -24,6 +24,7 @@ from service.api.request.reading import read_parameters
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
 from service.items import EMBED, RERANK
+from service.models.served import ServedReranker
 from service.tasks.embedding.inputs import ScoreParameters, check_list
 from service.tasks.parameters import ListOf, example, not_empty
 
@@ -124,8 +125,26 @@ async def score_pairs(request: Request) -> Response:
 
 @router.post("/pooling", **described(EmbeddingsRequest, PoolingResponse))
 async def pooling(request: Request) -> Response:
-    """Returns a vector for each text, as /v1/embeddings does, in vLLM's form."""
-    return await embed_in_shape(request, (b"pooling", b"data"))
+    """Returns a vector for each text, as /v1/embeddings does, or a cross-encoder's score of it."""
+    catalog, context = services_of(request).catalog, context_of(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, EmbeddingsRequest)
+    if catalog.named(body.model or "") not in catalog.of_type(ServedReranker):
+        return await embed_in_shape(request, body, (b"pooling", b"data"))
+    context.task = RERANK
+    options = ScoreParameters.model_validate(
+        {"raw_scores": None} | body.model_dump(include=set(ScoreParameters.model_fields))
+    )
+    texts = [(text,) for text in body.input if isinstance(text, str)]
+    if len(texts) < len(body.input):
+        raise InvalidRequestError("Invalid request: a cross-encoder reads texts", param="input")
+    scored = await score(request, options, "input", texts)
+    data = [
+        {"object": "pooling", "index": index, "data": [float(str(value))]}
+        for index, value in enumerate(scored.scores)
+    ]
+    usage = usage_of(scored.num_tokens)
+    return JSONResponse({"object": "list", "data": data, "model": context.model, "usage": usage})
 
 
 DIALECT = Dialect(

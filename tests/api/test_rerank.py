@@ -76,6 +76,16 @@ def test_model_may_be_named(server: AnyServer) -> None:
     assert ranks(rerank(server)) == ranks(rerank(server, model="ranker"))
 
 
+def test_pooling_of_a_cross_encoder_scores_texts(server: AnyServer) -> None:
+    body = server.post("/pooling", json={"model": "ranker", "input": TEXTS}).json()
+    predicted = server.post("/predict", json={"inputs": [[text] for text in TEXTS]}).json()
+    assert [each["data"] for each in body["data"]] == [[each["score"]] for (each,) in predicted]
+    assert body["model"] == "ranker"
+    ids = server.post("/pooling", json={"model": "ranker", "input": [[5, 6]]})
+    assert ids.status_code == 400
+    assert "reads texts" in ids.json()["error"]["message"]
+
+
 def test_long_pair_is_cut_unless_the_request_forbids_it(server: AnyServer) -> None:
     long = [*TEXTS, "cat " * 100]
     refused = rerank(server, texts=long, truncate=False)

@@ -131,14 +131,17 @@ class EmbeddingsResponse(BaseModel):
 @router.post("/v1/embeddings", **described(EmbeddingsRequest, EmbeddingsResponse))
 async def embeddings(request: Request) -> Response:
     """Returns a vector for each text, in OpenAI's shape."""
-    return await embed_in_shape(request, EMBEDDING)
+    with context_of(request).stage("validate"):
+        body = await read_parameters(request, EmbeddingsRequest)
+    return await embed_in_shape(request, body, EMBEDDING)
 
 
-async def embed_in_shape(request: Request, names: tuple[bytes, bytes]) -> Response:
-    """Answers an EmbeddingsRequest. `names` has the `object` and the field of each vector."""
+async def embed_in_shape(
+    request: Request, body: EmbeddingsRequest, names: tuple[bytes, bytes]
+) -> Response:
+    """Returns the vectors. `names` has the `object` and the field of each vector."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = await read_parameters(request, EmbeddingsRequest)
         if not services.settings.openai_token_ids:
             refuse_ids(body.input)
     found, usage = await embed(request, body.query())
