@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.text_encoder import TextEncoder
+from model.architectures.stack import TextEncoder
 from model.config import DecoderKind, ModelConfig
 from model.encoding.capture_pass import CapturePass, TextCapturePass
 from model.encoding.teacher_forced import TeacherForcedPass

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import FixedShortlist, Shortlist
 from model.backends.base import ModelRunner, Scores
+from model.backends.decoder_batch import decode_step
 from model.backends.encoder_batch import encode_padded
 from model.backends.native.library import address, check, int32
 from model.backends.native.runner import NativeRunner
@@ -138,9 +139,11 @@ def forced_pass(
     cache = DecodingCache(model.config, rows, width, length, model.device, model.dtype)
     all_rows = torch.arange(rows, device=model.device)
     cache.fill_rows(all_rows, model.decoder.project_cross_kv(memory), mask)
-    state = cache.view(rows, width, length, length)
-    hidden = model.decoder(model.decoder_inputs(target), state, length - 1)
-    return model.decoder.logits(hidden)
+    hidden = []
+    for tokens in torch.split(model.decoder_inputs(target), 1, dim=1):
+        hidden.append(decode_step(model.decoder, cache, tokens, (length, width)))
+        cache.advance(rows)
+    return model.decoder.logits(torch.stack(hidden, dim=1))
 
 
 @contextmanager
@@ -166,9 +169,11 @@ def forced_weights(
     """Returns the logits of `forced_pass` by explicit attention, and its weights."""
     with explicit_attention() as recorded:
         logits = forced_pass(model, source, mask, target)
-    layers = model.config.encoder_layers
-    encoder, others = recorded[:layers], recorded[layers:]
-    if model.config.decoder is DecoderKind.SSRU:
+    layers, is_ssru = model.config.encoder_layers, model.config.decoder is DecoderKind.SSRU
+    encoder, steps = recorded[:layers], recorded[layers:]
+    count = len(steps) // target.shape[1]
+    others = [torch.cat(steps[number::count], dim=2) for number in range(count)]
+    if is_ssru:
         return logits, Weights(encoder, [], others)
     return logits, Weights(encoder, others[::2], others[1::2])
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from model.architectures.text_encoder import TextEncoder
+from model.architectures.stack import TextEncoder
 from model.checkpoints.families.text_encoders import FAMILIES, read_config
 from model.checkpoints.names import Source, name_pairs
 

@@ -1,6 +1,6 @@
 """Implements embeddings of tokens and positions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -21,14 +21,11 @@ class TokenParts:
     position: Tensor | None  # (B, T, D)
     embedded: Tensor  # (B, T, D), the sum, which some models normalise
 
-    def split(self, lengths: Sequence[int]) -> Iterator["TokenParts"]:
-        """Yields the parts of packed texts of these lengths."""
-        first = 0
-        for length in lengths:
-            text = slice(first, first + length)
+    def split(self, texts: Iterable[slice]) -> Iterator["TokenParts"]:
+        """Yields the parts of packed texts at these places."""
+        for text in texts:
             position = None if self.position is None else self.position[:, text]
             yield TokenParts(self.token[:, text], position, self.embedded[:, text])
-            first += length
 
 
 NO_TOKEN = -1

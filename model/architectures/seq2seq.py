@@ -1,27 +1,19 @@
 """Implements the encoder-decoder Transformer that a ModelConfig describes."""
 
-from dataclasses import replace
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.architectures.embedding import Embedding, start_token
-from model.architectures.encoder import EncoderStack, Stack
+from model.architectures.stack import Stack
 from model.config import ModelConfig
 from model.layers.attention import MultiHeadAttention
-from model.layers.cache import DecoderState, LayerState
 from model.precision import Precision
 from model.quantization.int8 import Int8Linear, QuantizedMatrix
 
 
-class Encoder(EncoderStack):
-    """Maps source ids to the memory, which the cross-attention of the decoder reads."""
-
+class Encoder(Stack):
     embedding: Embedding
-
-    def __init__(self, config: ModelConfig, embedding: Embedding) -> None:
-        super().__init__(embedding, [config.encoder_block] * config.encoder_layers)
 
 
 class Decoder(Stack):
@@ -96,35 +88,6 @@ class Decoder(Stack):
         """Returns each layer's cross-attention keys and values (B, H, S, K) of memory (B, S, D)."""
         return [layer.cross_attention.project_key_value(memory) for layer in self.blocks]
 
-    def forward(self, tokens: Tensor, state: DecoderState, max_position: int) -> Tensor:
-        """Returns hidden states (B, T, D) of T new tokens (B, T) of each row; updates `state`.
-
-        After a decode step, the runner advances the positions with `DecodingCache.advance`.
-        """
-        kernels = state.layers[0].kernels
-        x = self.embedding(tokens, state.positions, max_position, kernels)  # (B, T, D)
-        first, *later = [layer.mixer_residual for layer in self.blocks]
-        inner = first.before(x)
-        norms = [*(residual.norm for residual in later), self.norm]
-        for layer, layer_state, norm in zip(self.blocks, self._biased(state), norms, strict=True):
-            x, inner = layer(x, inner, layer_state, norm)
-        return inner
-
-    def bias(self, length: int) -> Tensor | None:
-        """Returns the bias by distance of every layer; None if the decoder has only a mask."""
-        return None if self.relative_bias is None else self.biases(length)[0]
-
-    def _biased(self, state: DecoderState) -> list[LayerState]:
-        """Returns the state of each layer, with a bias (B, H, T, L) by distance if there is one."""
-        length = state.layers[0].self_key.shape[2]
-        table = self.bias(length)
-        if table is None:
-            return state.layers
-        keys = torch.arange(length, device=self.device)
-        columns = keys - state.positions[:, :, None] + length - 1  # (B, T, L)
-        bias = table[:, columns].transpose(0, 1)
-        return [replace(layer, self_bias=bias) for layer in state.layers]
-
     def logits_of(self, hidden: Tensor, ids: Tensor) -> Tensor:
         """Returns float32 logits (B, U) of some vocabulary ids (U) for hidden states (B, D)."""
         bias = self.output_bias[ids]
@@ -151,7 +114,7 @@ class EncoderDecoder(nn.Module):
         target = source
         if config.max_positions or not config.shared_embeddings:
             target = Embedding(config.target_vocab_size, config)
-        self.encoder = Encoder(config, source)
+        self.encoder = Encoder(source, [config.encoder_block] * config.encoder_layers)
         self.decoder = Decoder(config, target)
         self.share_embeddings()
 

@@ -1,4 +1,4 @@
-"""Runs encoders in slices, over texts that are packed (concatenated) or padded to one length.
+"""Runs layers in slices, over texts that are packed (concatenated) or padded to one length.
 
 A slice computes about half a layer, for some or all tokens of a batch. Between two slices a worker
 can do other work.
@@ -7,22 +7,29 @@ can do other work.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import accumulate, chain, groupby
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from model.architectures.embedding import TokenParts
-from model.architectures.encoder import EncoderStack
+from model.architectures.stack import Stack
 from model.backends.cuda.staging import upload
-from model.inspection.captures.capture import LayerRest, ProjectedHeads, Slices
+from model.inspection.captures.capture import AttentionSite, LayerRest, ProjectedHeads, Slices
 from model.inspection.query import AttentionKind, Knockout, SiteKnockout
-from model.layers.attention import Heads, attention, attention_weights, mask_bias
+from model.layers.attention import (
+    Heads,
+    MultiHeadAttention,
+    attention,
+    attention_weights,
+    mask_bias,
+)
 from model.layers.positions import bias_rows
+from model.layers.sublayers import Residual
 
 Observe = Callable[[int], Slices[None]]
-"""Observes the queries, keys and values of a layer, given the number of the layer."""
+"""Observes the queries, keys and values of a sublayer, given its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +40,32 @@ class HiddenTexts:
     lengths: Sequence[int]
 
 
-class EncoderBatch(ABC):
+class LayerBatch(ABC):
     """The hidden states of some texts, computed layer by layer.
 
-    The texts are packed, which means concatenated, or they are padded to one length. Tokens are
-    numbered consecutively over all texts. The tokens of a text attend only to each other. The
-    hidden states of a text therefore do not depend on the rest of the batch. `project`, `attend`
-    and `feed_forward` each compute one part of a layer, for `count` tokens from number `first` on.
+    Tokens are numbered consecutively over all texts. The tokens of a text attend only to each
+    other, or to those of its source. The hidden states of a text therefore do not depend on the
+    rest of the batch. `project`, `attend` and `feed_forward` each compute a part of a layer, for
+    `count` tokens from number `first` on. The sublayers before feed-forward are numbered over all
+    layers. A layer has one of them, the mixer, or a second one for cross-attention.
     """
 
+    sublayers = 1  # of each layer, before feed-forward
     num_tokens: int  # tokens of all texts, padding included
     num_layers: int
     lengths: list[int]  # tokens of each text, without padding
     can_slice = True  # whether a part of a layer may be computed for only some of the tokens
 
     @abstractmethod
-    def project(self, layer: int, first: int, count: int) -> None:
+    def project(self, sublayer: int, first: int, count: int) -> None:
         """Computes queries, keys and values. Call it for all tokens before `attend`."""
 
     @abstractmethod
-    def attend(self, layer: int, first: int, count: int) -> None:
-        """Computes the attention sublayer from queries, keys and values."""
+    def attend(self, sublayer: int, first: int, count: int) -> None:
+        """Computes the sublayer from queries, keys and values."""
 
     @abstractmethod
-    def feed_forward(self, layer: int, first: int, count: int) -> None:
-        """Computes the feed-forward sublayer."""
+    def feed_forward(self, layer: int, first: int, count: int) -> None: ...
 
     @abstractmethod
     def read(self) -> Tensor:
@@ -79,34 +87,42 @@ class EncoderBatch(ABC):
 
 
 def run_layers(
-    batch: EncoderBatch, slice_tokens: int, last: int | None = None, observe: Observe | None = None
+    batch: LayerBatch, slice_tokens: int, last: int | None = None, observe: Observe | None = None
 ) -> Slices[None]:
-    """Runs a batch through the layers of its encoder.
+    """Runs a batch through its layers.
 
     Args:
         batch: The batch.
         slice_tokens: Largest number of tokens in one slice, if the batch can be sliced.
-        last: Number of the last layer to run; of this layer, only queries, keys and values are
-            computed. If `last` is None, all layers run.
-        observe: Observes each layer after its queries, keys and values are computed.
+        last: Number of the last sublayer to run; of this sublayer, only queries, keys and values
+            are computed. If `last` is None, all layers run.
+        observe: Observes each sublayer after its queries, keys and values are computed.
     """
     most = slice_tokens if batch.can_slice else batch.num_tokens
     parts = equal_parts(batch.num_tokens, most)
-    for layer in range(batch.num_layers):
+    for sublayer in range(batch.num_layers * batch.sublayers):
         for number, part in enumerate(parts):
             if number:
                 yield
-            batch.project(layer, *part)
+            batch.project(sublayer, *part)
         if observe is not None:
-            yield from observe(layer)
-        if layer == last:
+            yield from observe(sublayer)
+        if sublayer == last:
             return
         for part in parts:
-            batch.attend(layer, *part)
+            batch.attend(sublayer, *part)
             yield
-        for part in parts:
-            batch.feed_forward(layer, *part)
+        layer, is_between = divmod(sublayer + 1, batch.sublayers)
+        for part in () if is_between else parts:
+            batch.feed_forward(layer - 1, *part)
             yield
+
+
+def run_whole(batch: LayerBatch) -> Tensor:
+    """Runs a batch in one go, and returns its hidden states (N, D)."""
+    for _ in run_layers(batch, batch.num_tokens):
+        pass
+    return batch.read()
 
 
 def equal_parts(tokens: int, most: int) -> list[tuple[int, int]]:
@@ -131,8 +147,9 @@ this happened in batches of 5, 6, 7, 9, 10 and 11 rows.
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Adjacent texts of equal length."""
+    """Adjacent texts of equal length; the first of them has the index `number`."""
 
+    number: int
     first: int
     texts: int
     length: int
@@ -142,40 +159,48 @@ class Group:
         return self.first + self.texts * self.length
 
 
-class PackedBatch(EncoderBatch):
+class PackedBatch(LayerBatch):
     """A packed batch of texts, of shape (1, N, ...) for all N = `num_tokens` tokens.
 
     Attention is computed once for each group of adjacent texts of equal length. An entry of
-    `knockouts` is None if nothing is switched off in its text. `segments` has the number of tokens
-    of each text, and of a padding text at the end if there is one.
+    `knockouts` is None if nothing is switched off in its text. `segments` has the tokens of each
+    text, and of a padding text at the end if there is one. `attended` has the keys of each.
     """
+
+    kinds: tuple[AttentionKind, ...] = (AttentionKind.ENCODER,)  # of the sublayers of a layer
 
     def __init__(
         self,
-        encoder: EncoderStack,
+        stack: Stack,
         sequences: Sequence[list[int]],
         knockouts: Sequence[Knockout | None] = (),
+        is_single: bool = False,
     ) -> None:
-        self.encoder = encoder
-        self.knockouts = knockouts
-        self.layers = encoder.blocks
+        self.stack = stack
+        self.layers = stack.blocks
         self.num_layers = len(self.layers)
         self.lengths = [len(ids) for ids in sequences]
         padding = -sum(self.lengths) % TOKEN_MULTIPLE
-        self.segments = [*self.lengths, padding] if padding else self.lengths
-        self.num_tokens = sum(self.segments)
-        self.groups = list(groups(self.segments, is_single=any(knockouts)))
-        longest = max(self.segments)
-        self.tokens, self.positions = packed_tokens(sequences, padding, encoder.device)
-        self.x = encoder.embedding.parts(
-            self.tokens, self.positions, longest - 1
-        ).embedded  # (1, N, D)
-        self.biases = encoder.biases(longest)
-        self.bias: Tensor | None = None  # by distance, of the current layer
-        self.heads: Heads  # of the current layer
+        lengths = [*self.lengths, padding] if padding else self.lengths
+        self.num_tokens, self.longest = sum(lengths), max(lengths)
+        self.segments = self.attended = segments(lengths)
+        self.knockouts = [*knockouts, *[None] * (len(lengths) - len(knockouts))]
+        self.groups = list(groups(lengths, is_single or any(knockouts)))
+        self.tokens, self.positions = packed_tokens(sequences, padding, stack.device)
+        self.x = self._parts().embedded  # (1, N, D)
+        self.biases = stack.biases(self.longest)
+        self.bias: Tensor | None = None  # by distance, of the current sublayer
+        self.heads: Heads  # of the current sublayer
 
-    def project(self, layer: int, first: int, count: int) -> None:
-        chosen = slice(first, first + count)
+    def _parts(self) -> TokenParts:
+        return self.stack.embedding.parts(self.tokens, self.positions, self.longest - 1)
+
+    def embedded(self) -> Iterator[TokenParts]:
+        """Returns the input (1, S, D) of the first layer and its summands, for each segment."""
+        return self._parts().split(self.segments)
+
+    def project(self, sublayer: int, first: int, count: int) -> None:
+        chosen, layer = slice(first, first + count), sublayer // self.sublayers
         parts = self.layers[layer].project(self.x[:, chosen], self.positions[:, chosen])
         self.bias = self.biases[layer]
         # Each layer gets new tensors, because a capture may keep those of an earlier layer.
@@ -186,10 +211,10 @@ class PackedBatch(EncoderBatch):
         )
         self.heads = query, key, value
 
-    def attend(self, layer: int, first: int, count: int) -> None:
-        end = first + count
-        attended = torch.cat([*self._attended(layer, first, end)], dim=2)
-        part = self.layers[layer].add_attention(self.x[:, first:end], attended)
+    def attend(self, sublayer: int, first: int, count: int) -> None:
+        end, (module, residual) = first + count, self.attention(sublayer)
+        attended = torch.cat([*self._attended(sublayer, first, end)], dim=2)
+        part = residual.after(self.x[:, first:end], module.merge(attended))
         self.x = put(self.x, part, first, self.num_tokens, 1)
 
     def feed_forward(self, layer: int, first: int, count: int) -> None:
@@ -197,40 +222,53 @@ class PackedBatch(EncoderBatch):
         self.x = put(self.x, part, first, self.num_tokens, 1)
 
     def read(self) -> Tensor:
-        hidden: Tensor = self.encoder.norm(self.x)[0]
+        hidden: Tensor = self.stack.norm(self.x)[0]
         return hidden
 
-    def embedded(self) -> Iterator[TokenParts]:
-        """Returns the input (1, S, D) of the first layer and its summands, for each segment."""
-        parts = self.encoder.embedding.parts(self.tokens, self.positions, max(self.segments) - 1)
-        return parts.split(self.segments)
+    def site(self, sublayer: int) -> AttentionSite:
+        layer, number = divmod(sublayer, self.sublayers)
+        return AttentionSite(self.kinds[number], layer)
 
-    def projected(self, layer: int) -> Iterator[ProjectedHeads]:
-        """Yields queries, keys and values of each segment in `layer`, the layer computed last."""
-        module = self.layers[layer].attention
-        rest = LayerRest.of_layer(self.layers[layer].mixer_residual, self.layers[layer])
-        parts = [torch.split(heads[0], self.segments, dim=1) for heads in self.heads]
-        streams = torch.split(self.x[0], self.segments)
-        for query, key, value, stream in zip(*parts, streams, strict=True):
-            length = query.shape[1]
-            bias = None
-            if self.bias is not None:
-                bias = bias_rows(self.bias, 0, length, length)[0].expand(len(query), -1, -1)
-            yield ProjectedHeads(query, key, value, bias, module, stream, rest)
+    def attention(self, sublayer: int) -> tuple[MultiHeadAttention, Residual]:
+        site = self.site(sublayer)
+        return self.layers[site.layer].attention(site.kind is AttentionKind.CROSS)
 
-    def _attended(self, layer: int, first: int, end: int) -> Iterator[Tensor]:
+    def rest(self, sublayer: int, text: int) -> LayerRest:
+        """Returns the rest of a text's layer after an attention sublayer."""
+        _, residual = self.attention(sublayer)
+        return LayerRest.of_layer(residual, self.layers[sublayer // self.sublayers])
+
+    def projected(self, sublayer: int) -> Iterator[ProjectedHeads]:
+        """Yields queries, keys and values of each segment in the sublayer computed last."""
+        module, _ = self.attention(sublayer)
+        query, key, value = (each[0] for each in self.heads)
+        for number, (own, keys) in enumerate(zip(self.segments, self.attended, strict=True)):
+            heads = query[:, own], key[:, keys], value[:, keys]
+            bias, rest = self._text_bias(keys.stop - keys.start), self.rest(sublayer, number)
+            yield ProjectedHeads(*heads, bias, module, self.x[0, own], rest)
+
+    def _text_bias(self, length: int) -> Tensor | None:
+        """Returns the bias of a text's scores, as `ProjectedHeads` describes it."""
+        if self.bias is None:
+            return None
+        heads = bias_rows(self.bias, 0, length, length)[0]
+        if self.kinds[0] is AttentionKind.DECODER and self.stack.relative_bias is None:
+            return heads[0]
+        return heads.expand(self.heads[0].shape[1], -1, -1)
+
+    def _attended(self, sublayer: int, first: int, end: int) -> Iterator[Tensor]:
         """Yields the weighted values (1, H, n, K) of tokens `first` to `end` - 1, n at a time."""
-        for number, group in enumerate(self.groups):
-            off = None
-            if number < len(self.knockouts) and (knockout := self.knockouts[number]):
-                off = knockout.at(AttentionKind.ENCODER, layer)
+        site = self.site(sublayer)
+        for group in self.groups:
             if group.texts > 1 and first <= group.first and group.end <= end:
                 yield self._attend_group(group)
-            else:  # one text, or a group that is only partly in the range
-                for start in range(group.first, group.end, group.length):
-                    begin, stop = max(first, start), min(end, start + group.length)
-                    if begin < stop:
-                        yield self._attend_rows(start, group.length, begin, stop, off)
+                continue
+            for number in range(group.number, group.number + group.texts):
+                own, knockout = self.segments[number], self.knockouts[number]
+                rows = slice(max(first, own.start), min(end, own.stop))
+                if rows.start < rows.stop:
+                    off = None if knockout is None else knockout.at(site.kind, site.layer)
+                    yield self._attend_rows(number, rows, off)
 
     def _attend_group(self, group: Group) -> Tensor:
         query, key, value = (unpack(heads, group) for heads in self.heads)
@@ -238,14 +276,18 @@ class PackedBatch(EncoderBatch):
         bias = None if self.bias is None else bias_rows(self.bias, 0, length, length)
         return pack(attention(query, key, value, bias))
 
-    def _attend_rows(
-        self, start: int, length: int, begin: int, stop: int, off: SiteKnockout | None
-    ) -> Tensor:
-        query, key, value = self.heads
-        text, first, end = slice(start, start + length), begin - start, stop - start
+    def _attend_rows(self, text: int, rows: slice, off: SiteKnockout | None) -> Tensor:
+        own, keys = self.segments[text], self.attended[text]
+        first, end, length = rows.start - own.start, rows.stop - own.start, keys.stop - keys.start
         bias = None if self.bias is None else bias_rows(self.bias, first, end, length)
-        heads = query[:, :, begin:stop], key[:, :, text], value[:, :, text]
+        query, key, value = self.heads
+        heads = query[:, :, rows], key[:, :, keys], value[:, :, keys]
         return attend_without(off, *heads, bias, first)
+
+
+def segments(lengths: Sequence[int]) -> list[slice]:
+    ends = [*accumulate(lengths)]
+    return [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
 
 
 def packed_tokens(
@@ -260,11 +302,11 @@ def packed_tokens(
 
 def groups(lengths: Sequence[int], is_single: bool = False) -> Iterator[Group]:
     """Yields the groups of adjacent texts of equal length; with `is_single`, one group per text."""
-    first = 0
-    numbers = [(length, number if is_single else 0) for number, length in enumerate(lengths)]
-    for (length, _), texts in groupby(numbers):
-        group = Group(first, len(list(texts)), length)
-        first = group.end
+    number = first = 0
+    keys = [(length, index if is_single else 0) for index, length in enumerate(lengths)]
+    for (length, _), texts in groupby(keys):
+        group = Group(number, first, len(list(texts)), length)
+        number, first = number + group.texts, group.end
         yield group
 
 
@@ -362,7 +404,7 @@ With a mask, PyTorch's fused attention needs lengths that are multiples of 8.
 """
 
 
-class PaddedBatch(EncoderBatch):
+class PaddedBatch(LayerBatch):
     """Texts that are padded to one length; every call computes all tokens.
 
     The shapes depend only on the number of texts and on the padded length, as CUDA graphs require.
@@ -374,7 +416,7 @@ class PaddedBatch(EncoderBatch):
     can_slice = False
 
     def __init__(
-        self, encoder: EncoderStack, source: Tensor, mask: Tensor, lengths: Sequence[int] = ()
+        self, encoder: Stack, source: Tensor, mask: Tensor, lengths: Sequence[int] = ()
     ) -> None:
         self.encoder = encoder
         self.lengths = [*lengths]
@@ -395,13 +437,14 @@ class PaddedBatch(EncoderBatch):
         self.biases = [sums[id(table)] for table in tables]
         self.heads: Heads
 
-    def project(self, layer: int, first: int, count: int) -> None:
+    def project(self, sublayer: int, first: int, count: int) -> None:
         assert count == self.num_tokens
-        self.heads = self.layers[layer].project(self.x, self.positions)
+        self.heads = self.layers[sublayer].project(self.x, self.positions)
 
-    def attend(self, layer: int, first: int, count: int) -> None:
-        attended = attention(*self.heads, self.biases[layer])
-        self.x = self.layers[layer].add_attention(self.x, attended)
+    def attend(self, sublayer: int, first: int, count: int) -> None:
+        module, residual = self.layers[sublayer].attention()
+        attended = attention(*self.heads, self.biases[sublayer])
+        self.x = residual.after(self.x, module.merge(attended))
 
     def feed_forward(self, layer: int, first: int, count: int) -> None:
         self.x = self.layers[layer].add_feed_forward(self.x)
@@ -418,7 +461,7 @@ def pads_on(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-def begin_batch(encoder: EncoderStack, sequences: Sequence[list[int]]) -> EncoderBatch:
+def begin_batch(encoder: Stack, sequences: Sequence[list[int]]) -> LayerBatch:
     """Returns a batch of texts, padded on a GPU and packed on a CPU.
 
     On a GPU, the attention of each group of equally long texts would take a launch of its own.
@@ -428,7 +471,7 @@ def begin_batch(encoder: EncoderStack, sequences: Sequence[list[int]]) -> Encode
     return PackedBatch(encoder, sequences)
 
 
-def padded_batch(encoder: EncoderStack, sequences: Sequence[list[int]]) -> PaddedBatch:
+def padded_batch(encoder: Stack, sequences: Sequence[list[int]]) -> PaddedBatch:
     lengths = [len(ids) for ids in sequences]
     width = -(-max(lengths) // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
     numbers = np.zeros((len(sequences), width + 1), np.int64)
@@ -441,9 +484,6 @@ def padded_batch(encoder: EncoderStack, sequences: Sequence[list[int]]) -> Padde
     return PaddedBatch(encoder, source, mask, lengths)
 
 
-def encode_padded(encoder: EncoderStack, source: Tensor, mask: Tensor) -> Tensor:
+def encode_padded(encoder: Stack, source: Tensor, mask: Tensor) -> Tensor:
     """Returns the hidden states (B, S, D) of padded texts, given their ids and mask (B, S)."""
-    batch = PaddedBatch(encoder, source, mask)
-    for _ in run_layers(batch, slice_tokens=batch.num_tokens):
-        pass
-    return batch.read().view(*source.shape, -1)
+    return run_whole(PaddedBatch(encoder, source, mask)).view(*source.shape, -1)

@@ -18,6 +18,7 @@ from model.backends.base import (
     completed_step,
     first_token,
 )
+from model.backends.decoder_batch import decode_step
 from model.backends.encoder_batch import encode_padded
 from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
@@ -143,10 +144,10 @@ class TorchRunner(ModelRunner):
         rows = max(live, MIN_ROWS)
         last = int(self.lengths[:live].max())
         target_width = min(round_up(last + 1), self.max_target_width)
-        state = self.cache.view(rows, int(self.widths[:live].max()), 1, target_width)
+        widths = target_width, int(self.widths[:live].max())
         tokens = torch.from_numpy(self.tokens[:rows, None]).to(self.model.device)  # (B, 1)
-        hidden = self.model.decoder(tokens, state, last)
-        logits = self.output.logits(hidden[:, 0])[:live]  # (B, U)
+        hidden = decode_step(self.model.decoder, self.cache, tokens, widths)
+        logits = self.output.logits(hidden)[:live]  # (B, U)
         if self.config.forces_first:
             first_ids = torch.from_numpy(self.first_ids[:live]).to(logits.device)
             force_first(logits, self.cache.positions[:live], first_ids)

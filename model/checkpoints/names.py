@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from model.architectures.text_encoder import TextEncoder
+from model.architectures.stack import TextEncoder
 from model.checkpoints.families.encoder_family import Family
 from model.checkpoints.formats.tensors import Arrays
 from model.errors import WeightMismatchError

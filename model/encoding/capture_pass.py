@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from model.architectures.embedding import TokenParts
-from model.architectures.encoder import EncoderStack
-from model.architectures.text_encoder import TextEncoder
+from model.architectures.stack import Stack, TextEncoder
 from model.backends.encoder_batch import PackedBatch, run_layers
 from model.config import TextEncoderConfig
 from model.encoding.sliced_pass import SlicedPass, batches
@@ -70,28 +69,27 @@ def last_layer(captured: Iterable[CapturedJob], kind: AttentionKind) -> int:
 
 
 def run_encoder(
-    encoder: EncoderStack,
-    captured: Sequence[CapturedJob],
-    slice_tokens: int,
-    last: int | None = None,
+    encoder: Stack, captured: Sequence[CapturedJob], slice_tokens: int, last: int | None = None
 ) -> Slices[PackedBatch]:
-    """Runs the sources of some jobs through an encoder, and shows every layer to the captures.
-
-    Returns:
-        The batch after the last layer that runs.
-    """
-    knockouts = [each.job.knockout for each in captured]
+    """Runs the sources of some jobs through an encoder up to layer `last`; returns the batch."""
     sources = [each.job.source for each in captured]
-    batch = PackedBatch(encoder, sequences=sources, knockouts=knockouts)
+    batch = PackedBatch(encoder, sources, [each.job.knockout for each in captured])
+    yield from run_captured(batch, captured, slice_tokens, last)
+    return batch
+
+
+def run_captured(
+    batch: PackedBatch, captured: Sequence[CapturedJob], slice_tokens: int, last: int | None
+) -> Slices[None]:
+    """Runs a batch up to sublayer `last`, and shows every sublayer to the captures."""
     if any(each.needs_embedding for each in captured):
         for each, parts in zip(captured, batch.embedded(), strict=False):
-            each.show_embedding(AttentionKind.ENCODER, parts)
+            each.show_embedding(batch.kinds[0], parts)
 
-    def observe(layer: int) -> Slices[None]:
-        return show(captured, AttentionSite(AttentionKind.ENCODER, layer), batch.projected(layer))
+    def observe(sublayer: int) -> Slices[None]:
+        return show(captured, batch.site(sublayer), batch.projected(sublayer))
 
     yield from run_layers(batch, slice_tokens, last, observe)
-    return batch
 
 
 def show(

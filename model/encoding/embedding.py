@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.text_encoder import TextEncoder
+from model.architectures.stack import TextEncoder
 from model.backends.cuda.staging import upload
-from model.backends.encoder_batch import EncoderBatch, HiddenTexts, begin_batch, pads_on, run_layers
+from model.backends.encoder_batch import HiddenTexts, LayerBatch, begin_batch, pads_on, run_layers
 from model.backends.native.text_runner import NativeTextEncoder
 from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling, SparseConfig
 from model.encoding.sliced_pass import SlicedPass, batches
@@ -177,13 +177,13 @@ class EmbeddingModel(nn.Module):
         """Whether the texts of a batch are padded to one length."""
         return pads_on(self.encoder.device)
 
-    def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
+    def begin(self, sequences: Sequence[list[int]]) -> LayerBatch:
         """Returns a batch of texts, given the ids of each text."""
         if self.native is None:
             return begin_batch(self.encoder, sequences)
         return self.native.begin(sequences)
 
-    def end(self, batch: EncoderBatch) -> None:
+    def end(self, batch: LayerBatch) -> None:
         """Takes back a batch whose hidden states have been read, so its memory may be reused."""
         if self.native is not None:
             self.native.end(batch)
@@ -223,10 +223,10 @@ class MeanOfMemory:
         self.vocab_size = model.config.source_vocab_size
         self.pads = pads_on(model.encoder.device)
 
-    def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
+    def begin(self, sequences: Sequence[list[int]]) -> LayerBatch:
         return begin_batch(self.encoder, sequences)
 
-    def end(self, batch: EncoderBatch) -> None:
+    def end(self, batch: LayerBatch) -> None:
         """Keeps nothing: PyTorch allocates and frees the memory of each batch."""
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:

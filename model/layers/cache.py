@@ -1,45 +1,10 @@
 """Holds the decoding state of every row in tensors that are allocated once."""
 
-from dataclasses import dataclass, replace
-
 import torch
 from torch import Tensor
 
 from model.config import DecoderKind, ModelConfig
-from model.layers.attention import Bias, RowLengths, mask_bias
-from model.layers.row_kernels import PLAIN, RowKernels
-
-
-@dataclass(frozen=True, slots=True)
-class LayerState:
-    """One decoder layer's part of the cache, as views of the first B rows.
-
-    The biases are 0 on tokens that are attended to, and -inf on padding or on later tokens. Or they
-    are the lengths of the rows. The tensors of the other kind of decoder have no rows.
-    """
-
-    memory_key: Tensor  # (B, H, S, K), of the cross-attention
-    memory_value: Tensor  # (B, H, S, K)
-    memory_bias: Bias  # (B, 1, 1, S)
-    cell: Tensor  # (B, D), of an SSRU
-    self_key: Tensor  # (B, H, L, K), of the target so far
-    self_value: Tensor  # (B, H, L, K)
-    self_bias: Bias  # (B, 1, T, L)
-    positions: Tensor  # (B, T), of the tokens of this call
-    kernels: RowKernels
-
-    def append(self, key: Tensor, value: Tensor) -> Bias:
-        """Writes the keys and values (B, H, T, K) of this call's tokens to their positions.
-
-        If the bias is a RowLengths, the attention writes them later. The returned bias is for the
-        attention to all keys.
-        """
-        if isinstance(self.self_bias, RowLengths):
-            return replace(self.self_bias, new=(key, value))
-        rows = torch.arange(key.shape[0], device=key.device)[:, None]  # (B, 1)
-        self.self_key.transpose(1, 2)[rows, self.positions] = key.transpose(1, 2)
-        self.self_value.transpose(1, 2)[rows, self.positions] = value.transpose(1, 2)
-        return self.self_bias
+from model.layers.attention import mask_bias
 
 
 class DecodingCache:
@@ -118,65 +83,5 @@ class DecodingCache:
                 tensor[:, target] = tensor[:, source]
         self.positions[target] = self.positions[source]
 
-    def view(
-        self,
-        rows: int,
-        source_width: int,
-        tokens: int,
-        target_width: int,
-        kernels: RowKernels | None = None,
-    ) -> "DecoderState":
-        """Returns views of the first rows, to decode `tokens` more tokens (T) of each row.
-
-        The views are valid until `advance` changes the positions.
-
-        Args:
-            rows: Number of rows (B).
-            source_width: Number of source positions (S), at least the longest source in use.
-            tokens: Number of tokens of this call (T).
-            target_width: Number of target positions (L), at least the longest target in use,
-                the T tokens of this call included.
-            kernels: Kernels for steps of one token per row, which read the number of keys of each
-                row. If `kernels` is None, biases exclude padding and later positions.
-        """
-        start = self.positions[:rows, None]
-        positions = start  # (B, T)
-        if tokens > 1:
-            positions = start + torch.arange(tokens, device=start.device)
-        has_cells = self.cell.shape[1] > 0
-        memory_bias: Bias = self.memory_bias[:rows, :, :, :source_width]
-        self_bias: Bias = self.memory_bias.new_zeros(0)
-        if kernels is not None:
-            memory_bias = RowLengths(self.memory_lengths[:rows], kernels)
-            self_bias = RowLengths(positions[:, -1] + 1, kernels)
-        elif not has_cells:
-            past = torch.arange(target_width, device=start.device)  # (L)
-            self_bias = self.memory_bias.new_zeros(rows, 1, tokens, target_width).masked_fill_(
-                past > positions[:, None, :, None], float("-inf")
-            )
-        layers = [
-            LayerState(
-                memory_key=self.memory_key[layer, :rows, :, :source_width],
-                memory_value=self.memory_value[layer, :rows, :, :source_width],
-                memory_bias=memory_bias,
-                cell=self.cell[layer, :rows],
-                self_key=self.self_key[layer, :rows, :, :target_width],
-                self_value=self.self_value[layer, :rows, :, :target_width],
-                self_bias=self_bias,
-                positions=positions,
-                kernels=kernels or PLAIN,
-            )
-            for layer in range(self.memory_key.shape[0])
-        ]
-        return DecoderState(layers, positions)
-
-    def advance(self, rows: int, tokens: int = 1) -> None:
-        self.positions[:rows].add_(tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class DecoderState:
-    """The state of the same rows in each layer, and the target positions (B, T) of a call."""
-
-    layers: list[LayerState]
-    positions: Tensor
+    def advance(self, rows: int) -> None:
+        self.positions[:rows].add_(1)

@@ -126,12 +126,6 @@ class SSRU(nn.Module):
         self.update = nn.Linear(d_model, d_model, bias=False)
         self.forget = nn.Linear(d_model, d_model)
 
-    def forward(self, x: Tensor, cell: Tensor, kernels: RowKernels) -> Tensor:
-        """Returns outputs (B, T, D) for x (B, T, D); updates the cell (B, D) in place."""
-        if x.shape[1] == 1:
-            return kernels.recur(self.forget(x), self.update(x), cell)
-        return self.recur(*self.gates(x), cell)
-
     def gates(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Returns forget gates f and updates (1 - f) * W x, each (B, T, D), for x (B, T, D)."""
         forget = torch.sigmoid(self.forget(x))  # (B, T, D)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from model.backends.encoder_batch import EncoderBatch, HiddenTexts, padded_batch, run_layers
+from model.backends.encoder_batch import HiddenTexts, LayerBatch, padded_batch, run_layers
 from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, EmbeddingModel, embed, pool
 from model.encoding.sliced_pass import batches
@@ -149,7 +149,7 @@ class PaddedModel:
         self.vocab_size, self.max_tokens, self.pads = model.vocab_size, model.max_tokens, True
         self.encoder, self.embed, self.end = model.encoder, model.embed, model.end
 
-    def begin(self, sequences: Sequence[list[int]]) -> EncoderBatch:
+    def begin(self, sequences: Sequence[list[int]]) -> LayerBatch:
         return padded_batch(self.encoder, sequences)
 
 

@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.text_encoder import TextEncoder
+from model.architectures.stack import TextEncoder
 from model.backends.encoder_batch import encode_padded
 from model.inspection.query import AttentionJob, AttentionKind, StatesQuery
 from model.inspection.results import Array, TokenStates

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.architectures.text_encoder import TextEncoder
+from model.architectures.stack import TextEncoder
 from model.backends.encoder_batch import PackedBatch, encode_padded, run_layers
 from model.config import TextEncoderConfig
 from model.encoding.capture_pass import TextCapturePass
@@ -72,7 +72,8 @@ def explicit(encoder: TextEncoder, ids: list[int]) -> tuple[NDArray[np.float32],
         states.append(x[0])
         query, key, value = layer.project(x, positions)
         found = attention_weights(query, key, bias)
-        x = layer.add_feed_forward(layer.add_attention(x, found @ value))
+        module, residual = layer.attention()
+        x = layer.add_feed_forward(residual.after(x, module.merge(found @ value)))
         weights.append(found[0].numpy())
     return np.stack(weights), states
 
@@ -106,7 +107,7 @@ def test_values_norms_are_of_what_each_head_adds(encoder: TextEncoder) -> None:
     (found,) = text_maps(encoder, [ids], norm=AttentionNorm.VALUE_NORMS)
     weights, states = explicit(encoder, ids)
     for number, layer in enumerate(encoder.blocks):
-        module = layer.attention
+        module, _ = layer.attention()
         size = 16 // module.num_heads
         values = torch.split(module.value(states[number]).detach(), size, dim=1)
         matrices = torch.split(module.out.weight.detach(), size, dim=1)

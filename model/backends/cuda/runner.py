@@ -33,6 +33,7 @@ from model.backends.base import (
 )
 from model.backends.cuda.graphs import Function, Graphs, Shape
 from model.backends.cuda.staging import Downloads, Slot, Uploads, upload
+from model.backends.decoder_batch import decode_step
 from model.backends.encoder_batch import encode_padded
 from model.layers.attention import fuse_projections
 from model.layers.cache import DecodingCache
@@ -124,7 +125,7 @@ class CudaRunner(ModelRunner):
             forbidden = [*forbidden, *others.tolist()]
         self.output = FullOutput(model.decoder, forbidden, OUTPUT_MULTIPLE)
         self.logits = torch.zeros(rows, self.output.columns, device=device, dtype=model.dtype)
-        self.tables = [self._positions(model.encoder), self._positions(model.decoder)]
+        self.tables = [self._positions(part) for part in (model.encoder, model.decoder)]
         self.uploads = Uploads(2 * max(limits.max_batch_tokens, widest, rows + MOVES[-1]), device)
         self.chosen = torch.zeros(rows * self.tokens_per_call, dtype=torch.long, device=device)
         self.downloads = Downloads(len(self.chosen), device, slots=self.pipeline_depth + 2)
@@ -252,10 +253,10 @@ class CudaRunner(ModelRunner):
         """Decodes one token of each row, and writes it to `chosen` (B,)."""
         last = self.max_target_tokens - 1
         self.cache.positions[:rows].clamp_(max=last)  # the positions of free rows also advance
-        state = self.cache.view(rows, self.source_widths[-1], 1, last + 1, self.kernels)
-        hidden = self.model.decoder(self.tokens[:rows, None], state, last)
+        tokens, widths = self.tokens[:rows, None], (last + 1, self.source_widths[-1])
+        hidden = decode_step(self.model.decoder, self.cache, tokens, widths, self.kernels)
         logits = self.logits[:rows]
-        self.output.write_logits(hidden[:, 0], logits)
+        self.output.write_logits(hidden, logits)
         if self.config.forces_first:
             force_first(logits, self.cache.positions[:rows], self.first_ids[:rows])
         self.kernels.choose(logits, chosen, self.tokens[:rows])

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.architectures.text_encoder import TextEncoder
-from model.backends.encoder_batch import EncoderBatch
+from model.architectures.stack import TextEncoder
+from model.backends.encoder_batch import LayerBatch
 from model.backends.native.library import (
     ACTIVATIONS,
     LANES,
@@ -90,7 +90,7 @@ class NativeTextEncoder(NativeModel):
         batch.enter(sequences)
         return batch
 
-    def end(self, batch: EncoderBatch) -> None:
+    def end(self, batch: LayerBatch) -> None:
         """Keeps the scratch memory of a batch that is not used afterwards, unless it is large."""
         assert isinstance(batch, TextBatch)
         batch.encoder = None
@@ -98,7 +98,7 @@ class NativeTextEncoder(NativeModel):
             self.spare.append(batch)
 
 
-class TextBatch(EncoderBatch):
+class TextBatch(LayerBatch):
     """The native hidden states and scratch memory of a batch of texts.
 
     `encoder` owns the weights that the batch reads. A batch in use keeps it alive. It keeps the

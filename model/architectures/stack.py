@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from model.architectures.embedding import Embedding, TextEmbedding
-from model.config import AttentionSpec, BlockSpec
+from model.config import AttentionSpec, BlockSpec, TextEncoderConfig
 from model.layers.block import Block
 from model.layers.positions import RelativeBias, distance_bias
 from model.layers.sublayers import final_norm
@@ -54,5 +54,9 @@ class Stack(nn.Module):
         return None if table is None else table.to(next(self.embedding.parameters()).dtype)
 
 
-class EncoderStack(Stack):
-    """The encoder of a translation model, or a text encoder. `model.backends` runs its layers."""
+class TextEncoder(Stack):
+    embedding: TextEmbedding
+
+    def __init__(self, config: TextEncoderConfig) -> None:
+        super().__init__(TextEmbedding(config), config.blocks)
+        self.config = config

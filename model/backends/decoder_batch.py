@@ -1,0 +1,205 @@
+"""Runs a decoder over given targets, or decodes one more token of each row of a cache.
+
+Both are batches for `run_layers`, with the mixer and the cross-attention of each layer in turn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from model.architectures.seq2seq import Decoder
+from model.backends.encoder_batch import LayerBatch, PackedBatch, put, run_whole
+from model.inspection.captures.capture import LayerRest
+from model.inspection.query import AttentionKind, Knockout
+from model.layers.attention import Bias, RowLengths
+from model.layers.cache import DecodingCache
+from model.layers.row_kernels import PLAIN, RowKernels
+from model.layers.sublayers import SSRU, Residual, join
+
+
+class TargetBatch(PackedBatch):
+    """The packed inputs of a decoder, one for each text of a batch of encoded sources.
+
+    Only the cells of an SSRU are padded to the longest target. This costs little, because cells
+    need no matrix products. In int8, a product with weights sums integers without rounding, so the
+    result has the same bits in every batch.
+    """
+
+    kinds = (AttentionKind.DECODER, AttentionKind.CROSS)
+    sublayers = 2
+    gates: Tensor  # of the current SSRU (1, N, 2 D)
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        inputs: Sequence[list[int]],
+        sources: PackedBatch,
+        knockouts: Sequence[Knockout | None] = (),
+    ) -> None:
+        super().__init__(decoder, inputs, knockouts, is_single=True)
+        self.memory = sources.read()[None]  # (1, M, D) for M source tokens
+        # Padding attends to any source token.
+        self.sources = [*sources.segments[: len(inputs)], slice(0, 1)][: len(self.segments)]
+
+    def rest(self, sublayer: int, text: int) -> LayerRest:
+        block, memory = self.layers[sublayer // 2], self.memory[:, self.sources[text]]
+        if sublayer % 2:
+            return super().rest(sublayer, text)
+
+        def finish(x: Tensor) -> Tensor:
+            heads = block.project_cross(x[None], memory)
+            y = block.cross_residual.after(x[None], block.cross_attention(heads, None))
+            return block.add_feed_forward(y)[0]
+
+        return LayerRest(block.mixer_residual, None, finish)
+
+    def project(self, sublayer: int, first: int, count: int) -> None:
+        block, x = self.layers[sublayer // 2], self.x[:, first : first + count]
+        self.attended = self.sources if sublayer % 2 else self.segments
+        if sublayer % 2:
+            module, residual = block.attention(is_cross=True)
+            query = module.project_query(residual.before(x))
+            key, value = self.heads[1:] if first else module.project_key_value(self.memory)
+            whole = put(self.heads[0] if first else None, query, first, self.num_tokens, 2)
+            self.heads, self.bias = (whole, key, value), None
+        elif isinstance(block.mixer, SSRU):
+            gates = torch.cat(block.mixer.gates(block.mixer_residual.before(x)), dim=-1)
+            self.gates = put(self.gates if first else None, gates, first, self.num_tokens, 1)
+        else:
+            super().project(sublayer, first, count)
+
+    def attend(self, sublayer: int, first: int, count: int) -> None:
+        block = self.layers[sublayer // 2]
+        if sublayer % 2 or not isinstance(block.mixer, SSRU):
+            super().attend(sublayer, first, count)
+            return
+        if not first:
+            gates = torch.split(self.gates[0, : sum(self.lengths)], self.lengths)
+            self.padded = pad_sequence(list(gates), batch_first=True)  # (B, T, 2 D)
+            self.cells = self.x.new_zeros(len(gates), self.x.shape[2])
+            self.outputs: list[Tensor] = []
+        # A part of the tokens stands for an equal part of the positions of all targets.
+        total, longest = self.num_tokens, self.padded.shape[1]
+        start, stop = (edge * longest // total for edge in (first, first + count))
+        if start < stop:
+            forget, update = self.padded[:, start:stop].chunk(2, dim=-1)
+            self.outputs.append(block.mixer.recur(forget, update, self.cells))
+        if first + count == total:
+            whole = torch.cat(self.outputs, dim=1)  # (B, T, D)
+            y = torch.cat([row[:length] for row, length in zip(whole, self.lengths, strict=True)])
+            y = F.pad(y, (0, 0, 0, total - len(y)))[None]
+            self.x = block.mixer_residual.after(self.x, y)
+
+
+class StepBatch(LayerBatch):
+    """The present token of each of the first rows of a cache.
+
+    Args:
+        decoder: The decoder.
+        cache: State of the rows; its positions are those of the tokens.
+        tokens: Ids (B, 1).
+        widths: Numbers of target and source positions (L and S) of the longest rows, or more. The
+            target includes the present token.
+        kernels: Kernels that read the number of keys of each row. Without them, biases exclude
+            padding and later positions.
+    """
+
+    sublayers = 2
+    can_slice = False
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        cache: DecodingCache,
+        tokens: Tensor,
+        widths: tuple[int, int],
+        kernels: RowKernels | None = None,
+    ) -> None:
+        rows, (target_width, source_width) = len(tokens), widths
+        self.layers, self.cache, self.kernels = decoder.blocks, cache, kernels or PLAIN
+        self.num_layers, self.num_tokens, self.widths = len(self.layers), rows, widths
+        self.positions = cache.positions[:rows, None]  # (B, 1)
+        self.x = decoder.embedding(tokens, self.positions, target_width - 1, self.kernels)
+        self.inner = self.layers[0].mixer_residual.before(self.x)  # input of the next part
+        norms = [block.mixer_residual.norm for block in self.layers]
+        self.next_norms = [*norms[1:], decoder.norm]
+        self.biases: tuple[Bias | None, Bias]
+        if kernels is not None:
+            own = RowLengths(cache.positions[:rows] + 1, kernels)
+            self.biases = own, RowLengths(cache.memory_lengths[:rows], kernels)
+        else:
+            bias = None if cache.cell.shape[1] else self._target_bias(decoder)
+            self.biases = bias, cache.memory_bias[:rows, :, :, :source_width]
+
+    def _target_bias(self, decoder: Decoder) -> Tensor:
+        """Returns the bias (B, 1, 1, L), or (B, H, 1, L) with relative positions."""
+        keys = torch.arange(self.widths[0], device=self.x.device)
+        if decoder.relative_bias is None:
+            bias = self.cache.memory_bias.new_zeros(self.num_tokens, 1, 1, self.widths[0])
+            return bias.masked_fill_(keys > self.positions[:, None, :, None], float("-inf"))
+        (table, *_) = decoder.biases(self.widths[0])
+        assert table is not None
+        columns = keys - self.positions[:, :, None] + self.widths[0] - 1  # (B, 1, L)
+        return table[:, columns].transpose(0, 1)
+
+    def project(self, sublayer: int, first: int, count: int) -> None:
+        layer, is_cross = divmod(sublayer, 2)
+        block, cache, rows = self.layers[layer], self.cache, self.num_tokens
+        if not is_cross and isinstance(block.mixer, SSRU):
+            return
+        self.bias, width = self.biases[is_cross], self.widths[is_cross]
+        pairs = (cache.self_key, cache.self_value), (cache.memory_key, cache.memory_value)
+        key, value = (each[layer, :rows, :, :width] for each in pairs[is_cross])
+        if is_cross:
+            query = block.cross_attention.project_query(self.inner)
+        else:
+            query, *new = block.project(self.x, self.positions, self.inner)
+            if isinstance(self.bias, RowLengths):  # the attention writes the new key and value
+                self.bias = replace(self.bias, new=(new[0], new[1]))
+            else:
+                numbers = torch.arange(rows, device=key.device)
+                for whole, added in zip((key, value), new, strict=True):
+                    whole[numbers, :, self.positions[:, 0]] = added[:, :, 0]
+        self.heads = query, key, value
+
+    def attend(self, sublayer: int, first: int, count: int) -> None:
+        layer, is_cross = divmod(sublayer, 2)
+        block = self.layers[layer]
+        if not is_cross and isinstance(block.mixer, SSRU):
+            residual, cell = block.mixer_residual, self.cache.cell[layer, : self.num_tokens]
+            gates = block.mixer.forget(self.inner), block.mixer.update(self.inner)
+            y = self.kernels.recur(*gates, cell)
+        else:
+            module, residual = block.attention(bool(is_cross))
+            y = module(self.heads, self.bias)
+        following = block.feed_forward_residual if is_cross else block.cross_residual
+        self._add(y, residual, following.norm)
+
+    def feed_forward(self, layer: int, first: int, count: int) -> None:
+        block = self.layers[layer]
+        y = block.feed_forward(self.inner)
+        self._add(y, block.feed_forward_residual, self.next_norms[layer])
+
+    def _add(self, y: Tensor, residual: Residual, next_norm: nn.Module) -> None:
+        self.x, self.inner = join(self.x, y, residual, next_norm, self.kernels)
+
+    def read(self) -> Tensor:
+        return self.inner[:, 0]
+
+
+def decode_step(
+    decoder: Decoder,
+    cache: DecodingCache,
+    tokens: Tensor,
+    widths: tuple[int, int],
+    kernels: RowKernels | None = None,
+) -> Tensor:
+    """Returns the hidden states (B, D) of the present tokens (B, 1); see StepBatch.
+
+    The caller then advances the positions with `DecodingCache.advance`.
+    """
+    return run_whole(StepBatch(decoder, cache, tokens, widths, kernels))
