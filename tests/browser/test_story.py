@@ -142,6 +142,15 @@ def test_story_goes_from_start_to_end_on_a_phone(reader: Reader, page: Page) -> 
     assert box_of(page.locator("label.chip").first)["height"] >= 40
 
 
+CUT = """drawing => [...drawing.querySelectorAll('text:not(:empty)')].filter((text) => {
+    const inner = text.getBoundingClientRect();
+    const link = text.closest('a');
+    const frame = (link?.querySelector('rect') ?? drawing).getBoundingClientRect();
+    const isOutside = inner.left < frame.left - 0.5 || inner.right > frame.right + 0.5;
+    return isOutside || text.textContent.includes('…');
+}).map((text) => text.textContent)"""
+
+
 @pytest.mark.parametrize("options", [MOBILE, MOBILE | {"locale": "pt-BR"}], ids=["en", "pt"])
 def test_nothing_is_cut_on_a_phone(page: Page) -> None:
     """A table of the switches and the eighth head of the map were cut."""
@@ -161,6 +170,9 @@ def test_nothing_is_cut_on_a_phone(page: Page) -> None:
                 .map((e) => [e.ariaLabel, e.scrollWidth, e.clientWidth])"""
         )
         assert not wide, name
+        assert not page.locator(".drawing").evaluate(CUT), name
+    pinned = box_of(page.locator(".drawing"))["height"] + box_of(page.locator(".pager"))["height"]
+    assert pinned < 0.4 * PHONE["viewport"]["height"]
 
 
 def test_drawing_leads_to_every_step_by_keyboard(reader: Reader, page: Page) -> None:
@@ -183,15 +195,23 @@ def test_drawing_has_the_servers_numbers(story: Page, api: Api, sentence: Any) -
     expect(part(story, "scores")).to_contain_text(decimal(top["score"]))
     expect(part(story, "scale")).to_contain_text(decimal(top["scaled"]))
     expect(part(story, "softmax")).to_contain_text(percent(top["weight"]))
-    encoder = np.array(sentence["attentions"][0]["data"])[:, :, THEY].mean(axis=1)
     place = sentence["target"]["tokens"].index("▁eles")
-    cross = np.array(sentence["attentions"][1]["data"])[:, :, place].mean(axis=1)
-    for name, means in (("encoder", encoder), ("decoder", cross)):
+    encoder, cross = (np.array(each["data"]) for each in sentence["attentions"])
+    last = len(cross) - 1
+    heads = {
+        "encoder": (encoder, LAYER, HEAD, THEY),
+        "decoder": (cross, last, cross[last, :, place, THEY].argmax(), place),
+    }
+    for name, (weights, layer, head, token) in heads.items():
         tokens = [spoken(token) for token in sentence["source"]["tokens"]]
-        assert part(story, name).locator("text").all_text_contents() == [
-            f"{layer + 1}: {tokens[row.argmax()]} {percent(row.max())}"
-            for layer, row in enumerate(means)
-        ]
+        row = weights[layer, head, token]
+        expected = [str(number + 1) for number in range(len(weights))]
+        look = f"{tokens[row.argmax()]} {percent(row.max())}"
+        expected[layer] = f"{layer + 1}, head {head + 1}: {look}"
+        assert part(story, name).locator("text").all_text_contents() == expected
+        expect(chapter(story, "heads" if name == "encoder" else name)).to_contain_text(
+            percent(row.max())
+        )
     likeliest = sentence["probabilities"]["likeliest"]
     assert part(story, "words").locator("text").all_text_contents() == [
         f"{spoken(token)} {percent(math.exp(log))}"
@@ -199,6 +219,23 @@ def test_drawing_has_the_servers_numbers(story: Page, api: Api, sentence: Any) -
             likeliest["tokens"][place], likeliest["log_probs"][place], strict=True
         )
     ]
+
+
+def test_drawing_shows_the_sentence_of_its_step(reader: Reader, page: Page, api: Api) -> None:
+    """The last step spoke of “piscina” below a drawing of “eles”."""
+    opened(reader, step="pool")
+    item = api.attention(POOL, probabilities={"top_k": 4})
+    likeliest = item["probabilities"]["likeliest"]
+    shown = part(page, "words").locator("text")
+    expect(shown.first).to_contain_text("piscina")
+    assert shown.all_text_contents() == [
+        f"{spoken(token)} {percent(math.exp(log))}"
+        for token, log in zip(likeliest["tokens"][0], likeliest["log_probs"][0], strict=True)
+    ]
+    expect(part(page, "tokens").locator("[font-weight=bold]")).to_have_text("pool")
+    page.keyboard.press("ArrowLeft")
+    expect(shown.first).to_contain_text("eles")
+    expect(part(page, "tokens").locator("[font-weight=bold]")).to_have_text("they")
 
 
 def spoken(token: str) -> str:

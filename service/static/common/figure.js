@@ -5,7 +5,7 @@ import { decimal, splitMark } from './text.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 export const FAMILY = '"Helvetica Neue", "Segoe UI", "Liberation Sans", Arial, sans-serif';
-const FONT = 13;
+export const FONT = 13;
 const GAP = 8;
 const MIN_CELL = 15;
 const MAX_CELL = 44;
@@ -154,7 +154,8 @@ const pen = /** @type {CanvasRenderingContext2D} */ (
   document.createElement('canvas').getContext('2d')
 );
 
-function textWidth(text) {
+/** Returns the width of a line of the usual size, in pixels. */
+export function textWidth(text) {
   pen.font = `${FONT}px ${FAMILY}`;
   return pen.measureText(text).width;
 }

@@ -79,9 +79,8 @@ export class Chapters {
     this.bar = element('progress', { 'aria-hidden': 'true' });
     const copy = element('button', { type: 'button', class: 'quiet', text: say('link') });
     makeCopy(copy, link);
-    const parts = [this.bar, this.before, this.progress, copy, this.after];
-    const pager = element('div', { class: 'pager' }, ...parts);
-    this.root = element('div', { class: 'story', hidden: true }, drawing.root, this.list, drawing.saveButtons(), pager);
+    const pager = element('div', { class: 'pager' }, this.bar, this.before, this.progress, this.after);
+    this.root = element('div', { class: 'story', hidden: true }, drawing.root, this.list, drawing.saveButtons(), copy, pager);
     document.addEventListener('keydown', (event) => this.#press(event));
     document.addEventListener('themechange', () => this.#facts && this.show(this.#facts));
   }

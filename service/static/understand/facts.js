@@ -60,10 +60,11 @@ export async function readPool(pair, model, signal) {
     post('attention', { ...other, top_k: 1 }, signal),
     post('attention', { text: POOL_IN_CONTEXT, ...pair, top_k: 1 }, signal),
   ]);
-  const { source, target, probabilities } = sentence.item;
+  const { source, target } = sentence.item;
   const words = placesOf(source, [POOL.indexOf('badminton'), POOL.length]);
   return {
-    ...{ translation: target.text, written: target.tokens[0], probabilities },
+    ...{ translation: target.text, written: target.tokens[0] },
+    drawn: await readToken(sentence, 0, pair, model, signal),
     game: firstWord(game.items[0]),
     context: { text: POOL_IN_CONTEXT, translation: context.items[0].target.text },
     most: Math.max(...sentence.encoder.flat().map((head) => sumAt(head[0], words))),

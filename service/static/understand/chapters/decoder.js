@@ -115,7 +115,7 @@ export function pool({ pool: facts }) {
   const { translation, most } = facts;
   return [
     ...paragraphs(say('pool_text', { translation, share: percent(most) })),
-    candidates(say('pool_title', { written }), facts.probabilities, 0, facts.written),
+    candidates(say('pool_title', { written }), facts.drawn.item.probabilities, 0, facts.written),
     more(say('pool_other', { share: percent(facts.game) }), say('pool_context', facts.context)),
   ];
 }
