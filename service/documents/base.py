@@ -46,8 +46,8 @@ class PassageDocument:
 
     parts: Sequence[str | Passage]
 
-    # Writes a language code into the text of a document. Some formats do not state a language.
-    set_language: Callable[[str, str], str] | None = None
+    # Finds the code of the language, which follows group 1. Some formats do not state a language.
+    language: re.Pattern[str] | None = None
 
     # Changes the text of a document after all passages have been placed.
     finish: Callable[[str], str] | None = None
@@ -56,6 +56,7 @@ class PassageDocument:
     encoding: str = "utf-8"
 
     skipped: Mapping[str, int] = field(default_factory=dict)  # numbers of images, equations
+    has_underscores: bool = False  # in the code of the language, as in `pt_BR`
     errors: str = "strict"  # "xmlcharrefreplace" writes references such as `&#233;`
 
     # Changes a text that is written in UTF-8 because its encoding does not have a character.
@@ -75,8 +76,9 @@ class PassageDocument:
         )
         if self.finish is not None:
             written = self.finish(written)
-        if language and self.set_language is not None:
-            written = self.set_language(written, language)
+        if language and self.language is not None:
+            code = language.replace("-", "_") if self.has_underscores else language
+            written = self.language.sub(lambda found: found[1] + code, written, count=1)
         written = written.encode("utf-8", "replace").decode()  # a lone surrogate becomes `?`
         try:
             return written.encode(self.encoding, self.errors)

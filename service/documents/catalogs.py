@@ -32,6 +32,8 @@ _PROPERTIES = re.compile(
 _ESCAPE = re.compile(r"\\(?:[uU]([0-9a-fA-F]{4})|(?:\r\n|[\r\n])[ \t\f]*|([\s\S]))")
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
+_ANCHOR = re.compile(r"(?:&\S+\s+)?")
+
 # The language of a catalogue of Flutter, and of one of Rails, which is its first key.
 _LOCALE = re.compile(r'("@@locale"\s*:\s*")[^"]*')
 _ROOT = re.compile(
@@ -82,11 +84,8 @@ def read_json(data: bytes, is_arb: bool = False) -> PassageDocument:
     except RecursionError:
         raise DocumentError("the lists and objects of the file are nested too deep") from None
     parts = [mark, *_parts(text, _OF_JSON, is_arb)]
-    return PassageDocument(parts, partial(_named, _LOCALE) if is_arb else None, encoding=encoding)
-
-
-def _named(place: re.Pattern[str], written: str, language: str) -> str:
-    return place.sub(lambda found: found[1] + language, written, count=1)
+    language = _LOCALE if is_arb else None
+    return PassageDocument(parts, language, encoding=encoding, has_underscores=True)
 
 
 def read_pairs(data: bytes, syntax: Syntax) -> PassageDocument:
@@ -132,7 +131,7 @@ def read_yaml(data: bytes) -> PassageDocument:
         parts = [mark, *_yaml_parts(text)]
     except yaml.YAMLError as error:
         raise DocumentError(f"the file is not YAML: {' '.join(str(error).split())}") from None
-    return PassageDocument(parts, partial(_named, _ROOT), encoding=encoding)
+    return PassageDocument(parts, _ROOT, encoding=encoding)
 
 
 def _yaml_parts(text: str) -> Iterator[str | Passage]:
@@ -143,8 +142,6 @@ def _yaml_parts(text: str) -> Iterator[str | Passage]:
     for event in events:
         if isinstance(event, yaml.CollectionEndEvent):
             is_key.pop()
-            continue
-        if not isinstance(event, yaml.NodeEvent):
             continue
         starts_key = bool(is_key and is_key[-1])
         if is_key and is_key[-1] is not None:
@@ -157,9 +154,9 @@ def _yaml_parts(text: str) -> Iterator[str | Passage]:
             elif _is_string(event) and is_prose(event.value, key):
                 assert event.start_mark
                 assert event.end_mark
-                start, end = event.start_mark.index, event.end_mark.index
-                source = text[start:end]
-                style = event.style or ""
+                anchor = _ANCHOR.match(text, event.start_mark.index)
+                start, end = anchor.end() if anchor else 0, event.end_mark.index
+                source, style = text[start:end], event.style or ""
                 yield text[begin:start]
                 yield _passage(source, event.value, partial(_scalar, source=source, style=style))
                 begin = end

@@ -7,116 +7,103 @@ would change line breaks and drop previous messages (`#|`).
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
-from babel.messages.pofile import PoFileError, escape, unescape
+from babel.messages.pofile import escape, unescape
 
-from service.documents.base import DocumentError, Line, Passage, PassageDocument, decode, lines_of
+from service.documents.base import DocumentError, Passage, PassageDocument, decode
 from service.text.letters import has_letters, split_margins
 
-_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"')
-_KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d{1,3})\])?\s*(?=\")")
-# The flag of an entry whose translation may be wrong, and the message that it translates.
-_FUZZY = re.compile(r"(#(?:,.*?)?)(?:, *fuzzy\b|(?<=#)\|.*)")
+_STRING = r'"(?:[^"\\\r\n]++|\\.)*+"'
+_STRINGS = re.compile(_STRING)
+# A keyword with its strings, which may stand on several lines. Files may have been joined.
+_FIELD = re.compile(
+    r"(?<![^\r\n])[ \t\ufeff]*+(?P<keyword>msgctxt|msgid_plural|msgid|msgstr)"
+    rf"(?:\[(?P<number>\d{{1,3}})\])?\s*+(?P<strings>{_STRING}(?:\s*+{_STRING})*+)"
+    r"(?=[ \t]*+(?:[\r\n]|\Z))"
+)
+_FUZZY = re.compile(r"^[ \t]*#,.*\bfuzzy\b", re.MULTILINE)
+# What a fuzzy entry loses: the flag, or its line, and the message that was translated.
+_LOST = re.compile(
+    r"^[ \t]*#(?:, *fuzzy[ \t]*|\|[^\r\n]*)(?:\r\n?|\n)|^([ \t]*#(?:,[^\r\n]*?)?), *fuzzy\b",
+    re.MULTILINE,
+)
 _CHARSET = re.compile(rb"charset=([\w-]+)")
-_LANGUAGE = re.compile(r'^"Language: ?[\w@-]*(\\n")', re.MULTILINE)
-
-
-@dataclass(slots=True)
-class _Field:
-    """One keyword of gettext with its strings, which may stand on several lines."""
-
-    keyword: str
-    number: int  # index of a plural form, as in `msgstr[1]`; 0 for other fields
-    lines: list[Line] = field(default_factory=list)
-
-    @property
-    def value(self) -> str:
-        strings = _STRING.findall("\n".join(line.content for line in self.lines))
-        return "".join(map(unescape, strings))  # Babel's `denormalize` would cut at U+2028
-
-    def passage(self, source: str) -> Passage:
-        """Returns the passage for an empty msgstr, which gets the translation of `source`."""
-        before, core, after = split_margins(source)
-        first, last = self.lines[0], self.lines[-1]
-        match = _KEYWORD.match(first.content)
-
-        def place(translation: str) -> str:
-            lines = (before + translation + after).splitlines(keepends=True) or [""]
-            strings = [escape(line) for line in (["", *lines] if len(lines) > 1 else lines)]
-            line_end = first.suffix.strip(" \t") or "\n"
-            keyword = match[0] if match else ""
-            return first.prefix + keyword + line_end.join(strings) + last.suffix
-
-        return Passage(core, place)
+_LANGUAGE = re.compile(r'^("Language: ?)[\w@-]*(?=\\n")', re.MULTILINE)
 
 
 def read_po(data: bytes, keeps_fuzzy: bool = False) -> PassageDocument:
     """Reads a catalogue. A fuzzy entry is translated anew, and with `keeps_fuzzy` stays fuzzy."""
     mark, text, encoding = decode(data, "", _CHARSET)
-    comments: list[Line] = []
-    entry: list[_Field] = []
-    parts: list[str | Passage] = [mark]
-    for number, line in enumerate(lines_of(text), 1):
-        content = line.content.removeprefix("\ufeff")  # files may have been joined
-        match = _KEYWORD.match(content)
-        is_string = match is not None or content.startswith('"')
-        is_next = match and match[1] in ("msgid", "msgctxt") and entry[-1:]
-        if entry and (not is_string or (is_next and entry[-1].keyword == "msgstr")):
-            parts += _entry_parts(comments, entry, keeps_fuzzy)
-            comments, entry = [], []
-        if not is_string:
-            if content and not content.startswith("#"):
-                raise DocumentError(f"line {number} is no line of a gettext catalogue")
-            comments.append(line)
-            continue
-        if not _STRING.fullmatch(content, match.end() if match else 0):
-            raise DocumentError(f"line {number} has no complete string of a gettext catalogue")
-        if match:
-            entry.append(_Field(match[1], int(match[2] or 0)))
-        elif not entry:
-            raise DocumentError(f"line {number} has a string without msgid or msgstr")
-        entry[-1].lines.append(line)
-    parts += _entry_parts(comments, entry, keeps_fuzzy)
-    if not any("msgid" in part for part in parts if isinstance(part, str)):
+    others = _FIELD.sub(lambda field: "\n" * field[0].count("\n"), text)
+    for number, line in enumerate(others.split("\n"), 1):
+        if not re.match(r"[\s\ufeff]*(?:#|$)", line):
+            raise DocumentError(
+                f"line {number} is no line of a gettext catalogue with whole strings"
+            )
+    if "msgid" not in text:
         raise DocumentError("the file has no msgid; is it another format?")
-    return PassageDocument(parts, _set_language, encoding=encoding, in_utf8=_in_utf8)
+    entries: list[list[re.Match[str]]] = []
+    for field in _FIELD.finditer(text):
+        last = entries[-1][-1] if entries else field
+        if text[last.end() : field.start()].strip() or (
+            last["keyword"] == "msgstr" != field["keyword"]
+        ):
+            last = field
+        if last is field:
+            entries.append([])
+        entries[-1].append(field)
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    parts: list[str | Passage] = [mark]
+    end = 0
+    for entry in entries:
+        comments, end = text[end : entry[0].start()], entry[-1].end()
+        parts += _entry_parts(comments, entry, keeps_fuzzy, line_end)
+    parts.append(text[end:])
+    return PassageDocument(
+        parts, _LANGUAGE, encoding=encoding, in_utf8=_in_utf8, has_underscores=True
+    )
 
 
 def _entry_parts(
-    comments: Sequence[Line], entry: Sequence[_Field], keeps_fuzzy: bool
+    comments: str, entry: Sequence[re.Match[str]], keeps_fuzzy: bool, line_end: str
 ) -> Iterator[str | Passage]:
-    """Yields the lines of an entry, with passages if its translations are empty or fuzzy."""
-    try:
-        sources = {each.keyword: each.value for each in entry if each.keyword != "msgstr"}
-        is_open = not any(each.value for each in entry if each.keyword == "msgstr")
-    except (PoFileError, ValueError, IndexError) as error:
-        raise DocumentError(f"an entry of the catalogue cannot be read: {error}") from None
+    """Yields the parts of an entry, with passages if its translations are empty or fuzzy."""
+    # Babel's `denormalize` would cut at U+2028.
+    values = ["".join(map(unescape, _STRINGS.findall(field["strings"]))) for field in entry]
+    keywords = [field["keyword"] for field in entry]
+    sources = dict(zip(keywords, values, strict=True))
     singular = sources.get("msgid", "")
     plural = sources.get("msgid_plural", singular)
-    is_fuzzy = has_letters(singular) and any(
-        line.content.startswith("#,") and _FUZZY.match(line.content) for line in comments
+    own = max(comments.rfind("\n\n"), comments.rfind("\n\r\n"), 0)  # after those of removed entries
+    is_fuzzy = has_letters(singular) and _FUZZY.search(comments, own) is not None
+    is_open = is_fuzzy or not any(
+        values[keywords.index("msgstr") :] if "msgstr" in keywords else ()
     )
-    for line in comments:
-        content = line.content
-        if is_fuzzy and not keeps_fuzzy:
-            content = _FUZZY.sub(r"\1", content)
-        if content == line.content or content != "#":
-            yield str(replace(line, content=content))
-    # If a language has only one form, the form is the translation of the plural.
-    has_one_form = sum(each.keyword == "msgstr" for each in entry) == 1
-    for each in entry:
-        source = plural if each.number or has_one_form else singular
-        if each.keyword == "msgstr" and (is_open or is_fuzzy) and has_letters(source):
-            yield each.passage(source)
+    yield comments[:own]
+    yield _LOST.sub(r"\1", comments[own:]) if is_fuzzy and not keeps_fuzzy else comments[own:]
+    text, end = entry[0].string, entry[0].start()
+    for field in entry:
+        # If a language has only one form, the form is the translation of the plural.
+        is_singular = not int(field["number"] or 0) and keywords.count("msgstr") > 1
+        source = singular if is_singular else plural
+        if field["keyword"] == "msgstr" and is_open and has_letters(source):
+            yield text[end : field.start("strings")]
+            yield _passage(source, line_end)
         else:
-            yield from map(str, each.lines)
+            yield text[end : field.end()]
+        end = field.end()
+
+
+def _passage(source: str, line_end: str) -> Passage:
+    """Returns the passage for the strings of a msgstr."""
+    before, core, after = split_margins(source)
+
+    def place(translation: str) -> str:
+        lines = (before + translation + after).splitlines(keepends=True) or [""]
+        return line_end.join(map(escape, ["", *lines] if len(lines) > 1 else lines))
+
+    return Passage(core, place)
 
 
 def _in_utf8(written: str) -> str:
     return re.sub(_CHARSET.pattern.decode(), "charset=UTF-8", written, count=1)
-
-
-def _set_language(written: str, language: str) -> str:
-    code = language.replace("-", "_")
-    return _LANGUAGE.sub(lambda match: f'"Language: {code}{match[1]}', written, count=1)

@@ -39,7 +39,7 @@ KEPT_INSIDE = frozenset("code kbd samp var math svg notranslate".split())
 KEPT_APART = frozenset("script style pre textarea iframe template".split())
 
 _CLOSED_BY_THE_NEXT = frozenset("p li td th tr dt dd option".split())
-_ROOT_LANGUAGE = re.compile(r"(<html\b[^<>]*?\slang=)([\"']?)[\w-]*\2(?=[\s>/])", re.IGNORECASE)
+_LANGUAGE = re.compile(r"""(<html\b[^<>]*?\slang=(["']?))[\w-]*(?=\2[\s>/])""", re.IGNORECASE)
 _CHARSET = re.compile(rb"""<meta\b[^<>]*?charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
 
 # Limits on a block that can become one passage: inline elements around a word, and tokens.
@@ -65,9 +65,9 @@ def read_html(data: bytes) -> PassageDocument:
     page = mark + text
     tokens = tokens_of(pieces(page), has_marks=VALUE in page)
     attributes, finish = attributes_of(tokens)
-    parts = [*Markup().parts(tokens), *attributes]
+    parts, skipped = [*Markup().parts(tokens), *attributes], skipped_in(data)
     return PassageDocument(
-        parts, _set_language, finish, True, encoding, skipped_in(data), "xmlcharrefreplace"
+        parts, _LANGUAGE, finish, True, encoding, skipped, errors="xmlcharrefreplace"
     )
 
 
@@ -315,9 +315,3 @@ class Markup:
                 inside = self._written(node.children)
                 parts.append(self.element(before, inside, after))
         return "".join(parts)
-
-
-def _set_language(written: str, language: str) -> str:
-    return _ROOT_LANGUAGE.sub(
-        lambda match: f"{match[1]}{match[2]}{language}{match[2]}", written, count=1
-    )

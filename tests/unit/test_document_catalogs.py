@@ -140,7 +140,7 @@ def test_languages_of_catalogues_are_named() -> None:
         rewrite("a.yml", "# a\n---\nen:\n  k: Hi\n", str, "pt-BR") == "# a\n---\npt-BR:\n  k: Hi\n"
     )
     assert rewrite("a.yml", "title: Hi\n", str, "pt") == "title: Hi\n"
-    assert rewrite("a.arb", '{"@@locale": "en"}', str, "pt-BR") == '{"@@locale": "pt-BR"}'
+    assert rewrite("a.arb", '{"@@locale": "en"}', str, "pt-BR") == '{"@@locale": "pt_BR"}'
 
 
 def test_escapes_of_android() -> None:
@@ -185,3 +185,17 @@ def test_alias_of_yaml_is_not_expanded() -> None:
         f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]\n" for n in range(24)
     )
     assert rewrite("a.yml", bomb, upper) == bomb.replace("Hello", "HELLO")
+
+
+def test_anchor_of_yaml_is_kept() -> None:
+    text = "a: &x Hello there\nb: *x\nc: &y 'Hello'\nd: &z |\n  Hello\n"
+    assert rewrite("a.yml", text, str.upper) == text.replace("Hello", "HELLO").replace(
+        "there", "THERE"
+    )
+
+
+def test_fuzzy_flag_of_a_removed_entry_is_its_own() -> None:
+    text = (
+        '#, fuzzy\n#~ msgid "gone"\n#~ msgstr "fora"\n\n#: a.c\nmsgid "a cat"\nmsgstr "um gato"\n'
+    )
+    assert rewrite("a.po", text, str.upper) == text
