@@ -1,6 +1,7 @@
 """Reads e-books (.epub): chapters, the table of contents, the title and the description."""
 
 from collections.abc import Iterator
+from itertools import islice
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
@@ -30,8 +31,7 @@ def read_epub(data: bytes) -> ArchiveDocument:
         raise DocumentError("the e-book has copy protection and cannot be read")
     parser = XmlParser()
     container = parser.parse(members[CONTAINER].data, CONTAINER)
-    roots = (each for each in container.iter() if local_name(each) == "rootfile")
-    package = next((each.get("full-path", "") for each in roots), "")
+    package = next((each.get("full-path", "") for each in container.iter("{*}rootfile")), "")
     if package not in members:
         raise DocumentError(f"the package {package[:80]!r} of the e-book is missing")
     names = _chapters(parser.parse(members[package].data, package), package)
@@ -39,29 +39,26 @@ def read_epub(data: bytes) -> ArchiveDocument:
 
 
 def _chapters(package: Element, name: str) -> list[str]:
-    items = {
-        each.get("id"): each
-        for each in package.iter()
-        if local_name(each) == "item" and each.get("media-type") in (CHAPTER, CONTENTS)
-    }
-    order = [each.get("idref") for each in package.iter() if local_name(each) == "itemref"]
-    ids = dict.fromkeys([*(each for each in order if each in items), *items])
-    names = (normpath(join(dirname(name), unquote(items[each].get("href", "")))) for each in ids)
+    items = {each.get("id"): each for each in package.iter("{*}item")}
+    order = [items.get(each.get("idref")) for each in package.iter("{*}itemref")]
+    names = (
+        normpath(join(dirname(name), unquote(each.get("href", ""))))
+        for each in (*order, *items.values())
+        if each is not None and each.get("media-type") in (CHAPTER, CONTENTS)
+    )
     return [*dict.fromkeys(names)]
 
 
 def _read_part(root: Element, _name: str) -> XmlDocument:
-    kind = local_name(root)
-    if kind == "html":
+    if (kind := local_name(root)) == "html":
         blocks = [*BlockReader(_page_role).read(root), *_attributes(root)]
         for element in root.iterfind(".//*[@translate='yes']"):
             if any(says_translated(dict(each.attrib)) is False for each in element.iterancestors()):
                 blocks += BlockReader(_page_role).read(element)
-        return XmlDocument(root, blocks, _set_page_language)
-    if kind == "package":
-        blocks = reader_of("title", "description").read(root)
-        return XmlDocument(root, blocks, _set_book_language)
-    return XmlDocument(root, reader_of("text").read(root))
+    else:
+        names = ("title", "description") if kind == "package" else ("text",)
+        blocks = reader_of(*names).read(root)
+    return XmlDocument(root, blocks, _set_language)
 
 
 def _attributes(root: Element) -> Iterator[Block]:
@@ -87,13 +84,9 @@ def _page_role(element: Element) -> Role:
     return Role.EMPTY if name in VOID else Role.WORDS
 
 
-def _set_page_language(root: Element, language: str) -> None:
+def _set_language(root: Element, language: str) -> None:
     for name in ("lang", _XML_LANGUAGE):
         if root.get(name):
             root.set(name, language)
-
-
-def _set_book_language(root: Element, language: str) -> None:
-    found = (each for each in root.iter() if local_name(each) == "language")
-    if (element := next(found, None)) is not None:
+    for element in islice(root.iter("{*}language"), 1):
         element.text = language

@@ -34,8 +34,7 @@ def read_resources(data: bytes) -> XmlDocument:
 
 def _strings(root: Element) -> Iterator[Element]:
     for element in root:
-        is_translated = local_name(element) and element.get("translatable") != "false"
-        name = local_name(element) if is_translated else ""
+        name = local_name(element) if element.get("translatable") != "false" else ""
         items = element if name in ("string-array", "plurals", "array") else ()
         for each in [element] if name == "string" else items:
             words = unescaped("".join(each.itertext()))

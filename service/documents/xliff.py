@@ -42,10 +42,9 @@ def read_xliff(data: bytes) -> XmlDocument:
         raise DocumentError("the file is not XLIFF 1 or 2: its root must be <xliff version=…>")
     unit = "trans-unit" if version.startswith("1.") else "segment"
     codes = _original_codes(root)
-    units = [each for each in root.iter() if local_name(each) == unit and _is_translatable(each)]
     blocks: list[Block] = []
-    for each in units:
-        if (target := _new_target(each)) is not None:
+    for each in [*root.iter(f"{{*}}{unit}")]:
+        if _is_translatable(each) and (target := _new_target(each)) is not None:
             role = partial(_role, codes=codes.get(each.getparent(), {}))
             blocks += BlockReader(role).read(target)
     return XmlDocument(root, blocks, _set_language)
@@ -53,14 +52,11 @@ def read_xliff(data: bytes) -> XmlDocument:
 
 def _original_codes(root: Element) -> dict[Element, dict[str, str]]:
     """Returns the codes of each unit of XLIFF 2, by their ids."""
-    groups = [each for each in root.iter() if local_name(each) == "originalData"]
     return {
         group.getparent(): {
-            data.get("id", ""): "".join(data.itertext())
-            for data in group
-            if local_name(data) == "data"
+            data.get("id", ""): "".join(data.itertext()) for data in group.iter("{*}data")
         }
-        for group in groups
+        for group in root.iter("{*}originalData")
     }
 
 
@@ -82,44 +78,27 @@ def _is_placeholder(element: Element, codes: Mapping[str, str]) -> bool:
     `<x>` and `<ph>` stand for words unless their code or their type is that of a tag. One without
     code and type does not stand for a word if it touches a word, as in `<x id="1"/>bold`.
     """
-    names = ("equiv-text", "equiv", "disp")
-    shown = [
-        code
-        for code in (
-            element.text,
-            codes.get(element.get("dataRef", "")),
-            *(element.get(name) for name in names),
-        )
-        if code
-    ]
+    shown, types, ids = (
+        [element.get(name, "") for name in names]
+        for names in (("equiv-text", "equiv", "disp"), ("ctype", "type"), ("id", "equiv"))
+    )
+    shown += (element.text or "", codes.get(element.get("dataRef", ""), ""))
     if any(map(_PLACEHOLDER.match, shown)):
         return True
-    types, ids = (
-        [element.get(name) or "" for name in names]
-        for names in (("ctype", "type"), ("id", "equiv"))
-    )
-    is_tag = (
-        any(map(_TAG.fullmatch, shown))
-        or any(map(_TAG_TYPE.fullmatch, types))
-        or any(map(_TAG_ID.fullmatch, ids))
-    )
+    patterns = ((_TAG, shown), (_TAG_TYPE, types), (_TAG_ID, ids))
+    is_tag = any(any(map(pattern.fullmatch, values)) for pattern, values in patterns)
     if is_tag or local_name(element) not in ("x", "ph"):
         return False
-    return bool(shown) or not _touches_word(element)
-
-
-def _touches_word(element: Element) -> bool:
     previous = element.getprevious()
-    before = element.getparent().text if previous is None else previous.tail
-    return (before or "")[-1:].isalnum() or (element.tail or "")[:1].isalnum()
+    before = (element.getparent().text if previous is None else previous.tail) or ""
+    touches_word = before[-1:].isalnum() or (element.tail or "")[:1].isalnum()
+    return any(shown) or not touches_word
 
 
 def _is_translatable(unit: Element) -> bool:
     """Reports whether the nearest attribute `translate`, if there is one, allows a translation."""
-    nearest = unit
-    while nearest is not None and nearest.get("translate") is None:
-        nearest = nearest.getparent()
-    return nearest is None or nearest.get("translate") != "no"
+    stated = (each.get("translate") for each in (unit, *unit.iterancestors()))
+    return next(filter(None, stated), "") != "no"
 
 
 def _new_target(unit: Element) -> Element | None:
@@ -150,7 +129,6 @@ def _new_target(unit: Element) -> Element | None:
 def _set_language(root: Element, language: str) -> None:
     if root.get("version", "").startswith("2."):
         root.set("trgLang", language)
-        return
-    for element in root.iter():
-        if local_name(element) == "file":
+    else:
+        for element in root.iter("{*}file"):
             element.set("target-language", language)

@@ -23,17 +23,20 @@ MAX_NODES = 1_000_000
 # Code of libxml2's errors for too little memory. Source: libxml2, enum xmlParserErrors.
 NO_MEMORY = 2
 
-# Errors of damaged archives.
 _DAMAGED = (
-    *(BadZipFile, zlib.error, EOFError, NotImplementedError),
-    *(OverflowError, ValueError, OSError),
+    BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    ArithmeticError,
+    ValueError,
+    OSError,
 )
 
 # Start of the containers of Office before 2007, and of encrypted documents since then.
 OLD_FORMAT = bytes.fromhex("D0CF11E0A1B11AE1")
 
 _METHODS = {9: "deflate64", 12: "bzip2", 14: "LZMA"}
-
 MAX_MEMBERS = 10_000
 MAX_BYTES = 128 * 1024 * 1024
 
@@ -41,8 +44,6 @@ MAX_BYTES = 128 * 1024 * 1024
 # archives of up to FREE_BYTES, because small files of repetitive XML may have a high ratio.
 MAX_RATIO = 200
 FREE_BYTES = 16 * 1024 * 1024
-
-CHUNK_BYTES = 256 * 1024
 
 
 class XmlParser:
@@ -107,9 +108,11 @@ class XmlDocument:
         if language and self.set_language is not None:
             self.set_language(self.root, language)
         tree = self.root.getroottree()
-        encoding, standalone = tree.docinfo.encoding or "UTF-8", tree.docinfo.standalone
         written: bytes = etree.tostring(
-            tree, encoding=encoding, xml_declaration=True, standalone=standalone
+            tree,
+            encoding=tree.docinfo.encoding or "UTF-8",
+            xml_declaration=True,
+            standalone=tree.docinfo.standalone,
         )
         return written
 
@@ -120,11 +123,7 @@ class Member(NamedTuple):
 
 
 def read_archive(data: bytes, required: str = "") -> dict[str, Member]:
-    """Returns the files of an archive by name, in order. The file `required` must be among them.
-
-    All limits are checked before the archive is unpacked. The size is checked again during the
-    unpacking, because the headers of an archive may state wrong sizes.
-    """
+    """Returns the files of an archive by name, in order. The file `required` must be among them."""
     if data.startswith(OLD_FORMAT):
         raise DocumentError(
             "the document is encrypted or of an old format such as .doc; remove its password, or "
@@ -146,50 +145,33 @@ def _unpack(archive: ZipFile, packed_bytes: int) -> dict[str, Member]:
         raise DocumentTooLargeError(
             f"the archive has {len(infos)} files; the limit is {MAX_MEMBERS}"
         )
-    for info in infos:
-        _check_method(info)
-    _check_size(sum(info.file_size for info in infos), packed_bytes)
-    members: dict[str, Member] = {}
-    total = 0
-    for info in infos:
-        if info.filename in members:
-            raise DocumentError(f"the archive has the file {info.filename[:80]!r} twice")
-        unpacked = bytearray()
-        with archive.open(info) as file:
-            while chunk := file.read(CHUNK_BYTES):
-                unpacked += chunk
-                _check_size(total + len(unpacked), packed_bytes)
-        total += len(unpacked)
-        members[info.filename] = Member(info, bytes(unpacked))
-    return members
-
-
-def _check_method(info: ZipInfo) -> None:
-    """Refuses a file that is encrypted, or packed in another way than documents are.
-
-    `zipfile` unpacks 256 KiB of bzip2 or LZMA at a time, which may give gigabytes.
-    """
-    if info.flag_bits & 1:
-        raise DocumentError("the document is encrypted; remove its password")
-    if info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-        method = _METHODS.get(info.compress_type, f"method {info.compress_type}")
-        raise DocumentError(
-            f"the archive packs its files with {method}; documents use deflate. Save the document "
-            "again in the program that made it"
-        )
-
-
-def _check_size(unpacked_bytes: int, packed_bytes: int) -> None:
     limit = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * packed_bytes))
-    if unpacked_bytes > limit:
+    if sum(info.file_size for info in infos) > limit:
         raise DocumentTooLargeError(
             f"the archive has {packed_bytes} bytes, but more than {limit} after unpacking, which "
             "is the limit; split the document"
         )
+    for info in infos:
+        if info.flag_bits & 1:
+            raise DocumentError("the document is encrypted; remove its password")
+        # `zipfile` unpacks 256 KiB of bzip2 or LZMA at a time, which may give gigabytes.
+        if info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+            method = _METHODS.get(info.compress_type, f"method {info.compress_type}")
+            raise DocumentError(
+                f"the archive packs its files with {method}; documents use deflate. Save the "
+                "document again in the program that made it"
+            )
+    members: dict[str, Member] = {}
+    for info in infos:
+        if info.filename in members:
+            raise DocumentError(f"the archive has the file {info.filename[:80]!r} twice")
+        with archive.open(info) as file:  # unpacks no more bytes than the headers state
+            members[info.filename] = Member(info, file.read(info.file_size))
+    return members
 
 
 class ArchiveDocument:
-    """An archive with XML files to translate: those of the given names that it has.
+    """An archive whose files of the given names, if it has them, are XML to translate.
 
     `read` reads one file. Its arguments are the root and the name of the file.
     """
@@ -215,16 +197,14 @@ class ArchiveDocument:
     def write(self, translations: Sequence[str], language: str) -> bytes:
         """Returns an archive with the same files, in the same order."""
         remaining = iter(translations)
-        changed = {
+        written = {
             name: part.write([*islice(remaining, len(part.blocks))], language)
             for name, part in self.parts.items()
         }
         output = io.BytesIO()
         with ZipFile(output, "w") as archive:
-            for name, member in self.members.items():
-                info = ZipInfo(name, member.info.date_time)
-                info.external_attr = member.info.external_attr
-                is_stored = member.info.compress_type == ZIP_STORED
-                info.compress_type = ZIP_STORED if is_stored else ZIP_DEFLATED
-                archive.writestr(info, changed.get(name, member.data))
+            for name, (old, data) in self.members.items():
+                info = ZipInfo(name, old.date_time)
+                info.external_attr, info.compress_type = old.external_attr, old.compress_type
+                archive.writestr(info, written.get(name, data))
         return output.getvalue()
