@@ -1,9 +1,9 @@
 """Finds the format of a document by the extension of its file, and reads the document."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
+from typing import NamedTuple
 
 from service.documents.base import DocumentTooLargeError, PassageDocument, UnsupportedFormatError
 from service.documents.catalogs import OF_PROPERTIES, OF_STRINGS, read_json, read_pairs, read_yaml
@@ -16,7 +16,7 @@ from service.documents.open_document import read_open_document
 from service.documents.pdf import read_pdf
 from service.documents.plain_text import read_text
 from service.documents.resources import read_resources
-from service.documents.subtitles import read_ass, read_srt, read_vtt
+from service.documents.subtitles import read_ass, read_cues
 from service.documents.xliff import read_xliff
 from service.documents.xml_files import MAX_BYTES, ArchiveDocument, XmlDocument
 
@@ -26,8 +26,7 @@ from service.documents.xml_files import MAX_BYTES, ArchiveDocument, XmlDocument
 Document = PassageDocument | XmlDocument | ArchiveDocument
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(NamedTuple):
     """A format of documents. `read` raises a DocumentError for a damaged or too large document."""
 
     media_type: str
@@ -40,8 +39,8 @@ _TABLE: tuple[tuple[str, str, Callable[..., Document]], ...] = (
     (".txt", "text/plain", read_text),
     (".md", "text/markdown", read_markdown),
     (".html .htm", "text/html", read_html),
-    (".srt", "application/x-subrip", read_srt),
-    (".vtt", "text/vtt", read_vtt),
+    (".srt", "application/x-subrip", partial(read_cues, is_vtt=False)),
+    (".vtt", "text/vtt", partial(read_cues, is_vtt=True)),
     (".ass .ssa", "text/x-ssa", read_ass),
     (".po", "text/x-gettext-translation", read_po),
     (".xlf .xliff", "application/xliff+xml", read_xliff),
@@ -71,17 +70,15 @@ def written_extension(path: PurePath) -> str:
 
 
 def extension_of(name: str) -> str:
-    """Returns the extension of a file in lower case, such as `.docx`."""
     return PurePath(name).suffix.lower()
 
 
 def format_of(name: str) -> Format:
-    suffix = extension_of(name)
-    if suffix not in FORMATS:
-        raise UnsupportedFormatError(
-            f"the extension {suffix[:16]!r} is not supported; supported: {', '.join(FORMATS)}"
-        )
-    return FORMATS[suffix]
+    if found := FORMATS.get(suffix := extension_of(name)):
+        return found
+    raise UnsupportedFormatError(
+        f"the extension {suffix[:16]!r} is not supported; supported: {', '.join(FORMATS)}"
+    )
 
 
 def read_document(name: str, data: bytes, keeps_fuzzy: bool = False) -> Document:

@@ -1,14 +1,8 @@
-"""Reads plain text (.txt) and Markdown (.md).
-
-In plain text, a wrapped paragraph is one text; any other line is a text of its own. In Markdown,
-the paragraphs, headings, list items, quotes and cells of tables are texts. Front matter, code, HTML
-blocks, horizontal rules and link definitions are not translated. The Markdown marks inside a
-paragraph, such as emphasis and links, belong to its text.
-"""
+"""Reads plain text (.txt): a wrapped paragraph is one text, and so is any other line."""
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 
 from service.documents.base import Line, Passage, PassageDocument, decode, joined, lines_of
 from service.text.letters import UNSPACED
@@ -20,10 +14,8 @@ MIN_WRAPPED_WIDTH = 40
 _END = re.compile(r"[.!?:;。！？…][\"'”’)\]」』）】》]*$")
 _FIRST_WORD = re.compile(rf"[{UNSPACED}]|\S+")
 
-
 # White space between the columns of a table. Two spaces may also follow the end of a sentence.
 _COLUMNS = re.compile(r"(\s*\t\s*| {3,}|(?<=[^\s.!?:;…]) {2}(?=\S))")
-
 
 # Smallest length of the pieces of a very long line.
 PIECE_CHARS = 5000
@@ -31,7 +23,6 @@ _PIECE = re.compile(rf".{{{PIECE_CHARS}}}.*?[.!?…。！？](?=\s|$)|.+", re.DO
 
 
 def read_text(data: bytes) -> PassageDocument:
-    """Reads a text file; blank lines and indents are kept."""
     mark, text, encoding = decode(data)
     return PassageDocument([mark, *_paragraphs(lines_of(text))], encoding=encoding)
 
@@ -45,22 +36,17 @@ def _paragraphs(lines: Sequence[Line]) -> Iterator[str | Passage]:
             for line in paragraph:
                 yield line.prefix
                 columns = _COLUMNS.split(line.content)
-                for text in chain.from_iterable(map(_in_pieces, columns)):
-                    yield joined(lines_of(text))
+                for text in columns:  # no request may have a very long text
+                    pieces = _PIECE.findall(text) if len(text) > 2 * PIECE_CHARS else [text]
+                    yield from map(joined, map(lines_of, pieces))
                 yield line.suffix
-
-
-def _in_pieces(text: str) -> list[str]:
-    """Cuts a very long text, which no request may have, at the ends of sentences."""
-    return _PIECE.findall(text) if len(text) > 2 * PIECE_CHARS else [text]
 
 
 def _is_wrapped(lines: Sequence[Line]) -> bool:
     """Reports whether an editor has probably broken the lines of a paragraph at a fixed width.
 
     The longest line gives the width. The first word of each line must not fit at the end of the
-    line before. Two lines are not a wrapped paragraph if the first line ends with a mark such as a
-    full stop or a colon. A comma does not count. In scripts without spaces, each letter is a word.
+    line before. In scripts without spaces, each letter is a word.
     """
     contents = [line.content for line in lines]
     width = max(map(len, contents))

@@ -38,20 +38,14 @@ class _Plain(Markup):
         return words
 
 
-def read_srt(data: bytes) -> PassageDocument:
+def read_cues(data: bytes, is_vtt: bool) -> PassageDocument:
+    """Reads SubRip or WebVTT, of which the blocks NOTE, STYLE and REGION are kept."""
     mark, text, encoding = decode(data)
-    parts = [mark, *_parts(text, _Plain(), has_orphans=True)]
-    if len(parts) == 1 or not any(map(_TIMING.match, map(str, parts))):
-        raise DocumentError("the file has no timings such as 00:00:01,000 --> 00:00:02,000")
-    return PassageDocument(parts, is_html=True, encoding=encoding)
-
-
-def read_vtt(data: bytes) -> PassageDocument:
-    """Reads WebVTT subtitles; the blocks NOTE, STYLE and REGION are kept."""
-    mark, text, encoding = decode(data)
-    if not text.startswith("WEBVTT"):
+    if is_vtt and not text.startswith("WEBVTT"):
         raise DocumentError("the file does not begin with WEBVTT; is it another format?")
-    parts = [mark, *_parts(text, Markup(), has_orphans=False)]
+    parts = [mark, *_parts(text, Markup() if is_vtt else _Plain(), has_orphans=not is_vtt)]
+    if not is_vtt and not any(map(_TIMING.match, map(str, parts))):
+        raise DocumentError("the file has no timings such as 00:00:01,000 --> 00:00:02,000")
     return PassageDocument(parts, is_html=True, encoding=encoding)
 
 
@@ -67,38 +61,32 @@ def read_ass(data: bytes) -> PassageDocument:
     begin = 0
     for found in event.finditer(text):
         if not _DRAWING.search(found[1]):
-            cue = _LINE_BREAK.sub("\n", found[1])
+            ends = _LINE_BREAK.findall(found[1])
             parts.append(text[begin : found.start(1)])
-            parts += _cue(cue, _LINE_BREAK.findall(found[1]), _Plain())
+            parts += _cue(_LINE_BREAK.sub("\n", found[1]), ends, _Plain())
             begin = found.end()
     return PassageDocument([*parts, text[begin:]], is_html=True, encoding=encoding)
 
 
 def _parts(text: str, markup: Markup, has_orphans: bool) -> Iterator[str | Passage]:
     """Yields cues, which may contain blank lines with `has_orphans`, as in many SubRip files."""
-    lines = [(match[1], match[2]) for match in LINE.finditer(text) if match[0]]
-    is_timing = [_TIMING.match(line) is not None for line, _ in lines]
-    cue: list[tuple[str, str]] = []
+    lines = [(match[1], match[2]) for match in LINE.finditer(text) if match[0]] + [("", "")]
+    is_timing = [*(_TIMING.match(line) is not None for line, _ in lines), False]
+    cue: list[str] = []
+    ends: list[str] = []
     is_inside = False
     for number, (line, end) in enumerate(lines):
         is_head = is_timing[number] or (
-            is_timing[number + 1 : number + 2] == [True]
-            and (not is_inside or line.strip().isdecimal())
+            is_timing[number + 1] and (not is_inside or line.strip().isdecimal())
         )
         if line.strip() and is_inside and not is_head:
-            cue.append((line, end))
+            cue.append(line)
+            ends.append(end)
             continue
-        yield from _lines(cue, markup)
-        cue = []
-        yield line + end
+        yield from _cue("\n".join(cue), ends[:-1], markup)
+        yield "".join([*ends[-1:], line, end])
+        cue, ends = [], []
         is_inside = is_timing[number] or (is_inside and has_orphans and not is_head)
-    yield from _lines(cue, markup)
-
-
-def _lines(cue: list[tuple[str, str]], markup: Markup) -> Iterator[str | Passage]:
-    ends = [end for _, end in cue]
-    yield from _cue("\n".join(line for line, _ in cue), ends[:-1], markup)
-    yield from ends[-1:]
 
 
 def _cue(source: str, ends: list[str], markup: Markup) -> Iterator[str | Passage]:
