@@ -102,11 +102,11 @@ class DocumentReader:
         """Reads a document, or raises a DocumentError."""
 
         def read(process: _Process) -> ReadDocument:
-            about, sample, *texts = process.ask(content, [_encoded(name)])
-            decoded = [text.decode() for text in texts]
-            num_bytes = sum(map(len, texts))
+            about, *parts = process.ask(content, [_encoded(name)])
+            sample, *texts = [part.decode() for part in parts]
             is_html, num_chars, skipped = json.loads(about)
-            return ReadDocument(is_html, num_chars, sample.decode(), decoded, num_bytes, skipped)
+            num_bytes = sum(map(len, parts))
+            return ReadDocument(is_html, num_chars, sample, texts, num_bytes, skipped)
 
         return await self._run(read)
 
@@ -114,11 +114,8 @@ class DocumentReader:
         self, name: str, content: Content, translations: Iterable[str], language: str
     ) -> None:
         """Reads a document again, and replaces it by one with translations of its texts."""
-
-        def write(process: _Process) -> None:
-            process.ask(content, [*map(_encoded, chain((name, language), translations))])
-
-        await self._run(write)
+        parts = chain((name, language), translations)
+        await self._run(lambda process: process.ask(content, [*map(_encoded, parts)]))
 
     def close(self) -> None:
         self.is_closed = True
@@ -168,7 +165,7 @@ class _Process:
             socket.send_fds(self.connection, [_BEGIN], [content.descriptor])
             self.connection.sendall(_packed(request))
             kind, *parts = _unpacked(self.file)
-        except (OSError, EOFError):
+        except (OSError, EOFError, struct.error):  # the process has ended
             status = self.child.wait()
             self.close()
             raise self._failure(status) from None
@@ -177,7 +174,7 @@ class _Process:
         reason = parts[0].decode()
         if kind == Answer.FAULT:
             logger.error("a document cannot be read: %s", reason)
-            raise DocumentError("the reader of documents has failed; the server's log says where")
+            reason = "the reader of documents has failed; the server's log says where"
         raise DocumentTooLargeError(reason) if kind == Answer.TOO_LARGE else DocumentError(reason)
 
     def end(self) -> None:
@@ -217,16 +214,12 @@ def _packed(parts: Sequence[bytes]) -> bytes:
 
 
 def _unpacked(file: BinaryIO) -> list[bytes]:
-    (number,) = struct.unpack("!I", _exactly(file, 4))
-    lengths = struct.unpack(f"!{number}Q", _exactly(file, 8 * number))
-    return [_exactly(file, length) for length in lengths]
-
-
-def _exactly(file: BinaryIO, length: int) -> bytes:
-    data = file.read(length)
-    if len(data) < length:
+    (number,) = struct.unpack("!I", file.read(4))
+    lengths = struct.unpack(f"!{number}Q", file.read(8 * number))
+    parts = [file.read(length) for length in lengths]
+    if len(parts[-1]) < lengths[-1]:
         raise EOFError
-    return data
+    return parts
 
 
 def _encoded(text: str) -> bytes:
@@ -234,10 +227,7 @@ def _encoded(text: str) -> bytes:
 
 
 def answer(request: Sequence[bytes], keeps_fuzzy: bool = False) -> list[bytes]:
-    """Reads a document, or writes its translation, and returns the parts of the answer.
-
-    The parts of a request are the name, the content and, to write, the language and translations.
-    """
+    """Returns the parts of the answer to a name, a content and, to write, language and texts."""
     name, data, *rest = request
     try:
         document = read_document(name.decode(), data, keeps_fuzzy)
@@ -267,14 +257,12 @@ def _described(document: Document, texts: Sequence[str]) -> list[bytes]:
             f"the texts of the document have {size} bytes; the limit is {MAX_TEXT_BYTES}. Split it"
         )
     step = len(texts) // SAMPLE_TEXTS + 1
-    is_html = document.is_html
-    num_chars, sample = 0, []
-    for number, words in enumerate(map(plain_text, texts) if is_html else texts):
-        num_chars += len(words)
-        if number % step == 0:
-            shown = without_syntax(texts[number], is_html)
-            sample.append((plain_text(shown) if is_html else shown)[:SAMPLE_CHARS])
-    about = json.dumps([is_html, num_chars, document.skipped])
+    words = plain_text if document.is_html else str
+    sample = [
+        words(without_syntax(text, document.is_html))[:SAMPLE_CHARS] for text in texts[::step]
+    ]
+    num_chars = sum(len(words(text)) for text in texts)
+    about = json.dumps([document.is_html, num_chars, document.skipped])
     return [_encoded(about), _encoded("\n".join(sample)[:SAMPLE_CHARS]), *encoded]
 
 
@@ -283,8 +271,8 @@ def _limit(max_bytes: int, max_seconds: int) -> None:
     max_bytes += pages * resource.getpagesize()
     for kind, wanted in ((resource.RLIMIT_AS, max_bytes), (resource.RLIMIT_CPU, max_seconds)):
         _, hard = resource.getrlimit(kind)
-        is_higher = hard != resource.RLIM_INFINITY and wanted > hard
-        resource.setrlimit(kind, (hard if is_higher else wanted, hard))
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(kind, (soft, hard))
 
 
 def _end_with_parent() -> None:

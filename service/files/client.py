@@ -48,13 +48,7 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """Sends requests to a server.
-
-    Args:
-        url: Address of the server. It may end with a prefix for all paths.
-        api_key: Key that is sent with every request; "" for none.
-        num_requests: Largest number of requests at a time.
-    """
+    """Sends up to `num_requests` requests at a time. The URL may have a prefix for all paths."""
 
     def __init__(self, url: str, api_key: str = "", num_requests: int = 4) -> None:
         try:
@@ -118,7 +112,11 @@ class Client:
                 ) from None
             else:
                 if status == 200:
-                    return Reply(headers, self._parse(data))
+                    try:
+                        return Reply(headers, orjson.loads(data))
+                    except ValueError:
+                        message = f"{self.url} did not answer with JSON; is it a Regard server?"
+                        raise ServerError(message) from None
                 text, error_type = error_of(data)
                 message = f"{self.url} answered {status}: {text}"
                 if status == 413 or error_type == "invalid_request":
@@ -146,13 +144,6 @@ class Client:
             connection.close()  # the next request opens it again
             raise
 
-    def _parse(self, data: bytes) -> Any:
-        try:
-            return orjson.loads(data)
-        except ValueError:
-            message = f"{self.url} did not answer with JSON; is it a Regard server?"
-            raise ServerError(message) from None
-
 
 def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:
     """Groups texts into requests within the limits, in order. Blank texts are not counted."""
@@ -171,10 +162,7 @@ def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def error_of(data: bytes) -> tuple[str, str | None]:
-    """Returns the error text with its details, and the `error_type`, of a reply.
-
-    Without an error text, the first bytes of the reply stand for it.
-    """
+    """Returns the error text of a reply, or else its first bytes, and its `error_type`."""
     try:
         body = orjson.loads(data)
         error = body["error"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -35,7 +35,6 @@ TRUNCATED_HEADER = "X-Truncated-Inputs"
 
 Vectors = NDArray[np.float32]
 """n vectors of size D, as an array (n, D)."""
-
 ROW_GROUP_ROWS = 8192
 """A Parquet file collects at least this many rows in memory before it writes a row group."""
 
@@ -96,8 +95,7 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
             say(report)
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedLines:
+class EmbeddedLines(NamedTuple):
     """The lines of one request, and the vectors (m, D) of the m lines that are not blank."""
 
     lines: Sequence[str]
@@ -174,8 +172,7 @@ def _write_rows(
 class NpyFile:
     """A `.npy` file with one array: N rows of D little-endian float32, without the texts.
 
-    The number of rows is known only at the end, so `finish` writes the header again. The header of
-    numpy has room for a larger number.
+    The number of rows is known only at the end. The header has room for a larger number.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -183,25 +180,20 @@ class NpyFile:
         self.num_rows = self.size = 0
 
     def write(self, texts: Sequence[str], vectors: Vectors) -> None:
+        self.size = vectors.shape[1]
         if not self.num_rows:
-            self.size = vectors.shape[1]
-            self._write_header()
+            self.finish()
         self.file.write(np.ascontiguousarray(vectors, "<f4").data)
         self.num_rows += len(vectors)
 
     def finish(self) -> None:
         self.file.seek(0)
-        self._write_header()
-
-    def _write_header(self) -> None:
         shape = (self.num_rows, self.size)
         fields = {"descr": "<f4", "fortran_order": False, "shape": shape}
         npy.write_array_header_1_0(self.file, fields)
 
 
 class ParquetFile:
-    """A Parquet file with the columns `text` and `vector`; a vector is a list of D float32."""
-
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
         self.writer: Any = None

@@ -31,9 +31,8 @@ from service.files.session import (
     read_lines,
 )
 
+# Number of lines of the standard input that are read, translated and written at a time.
 WINDOW_LINES = 2000
-"""Number of lines of the standard input that are read, translated and written at a time."""
-
 
 app = typer.Typer()
 
@@ -89,10 +88,7 @@ class Job:
 
 
 def default_target(source: Path, language: str) -> Path:
-    """Returns the path of a translation: `book.pt.docx` for `book.docx`, `texts.pt` for a folder.
-
-    The translation of `.` or `..` is placed beside the real folder, and named after it.
-    """
+    """Returns the path of a translation: `book.pt.docx` for `book.docx`, `texts.pt` for `texts`."""
     named = source.resolve() if source.name in ("", "..") else source
     return named.with_name(f"{named.stem}.{language}{written_extension(named)}")
 

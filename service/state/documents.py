@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, Literal
@@ -23,21 +24,14 @@ _STATE = ".json"
 _CONTENT = ".data"
 
 
-def _new_id() -> str:
-    return secrets.token_hex(16)
-
-
-def _new_key() -> str:
-    return secrets.token_hex(32).upper()
-
-
 @dataclass(slots=True)
 class DocumentState:
     name: str  # of the file with the translation
     characters: int  # code points in the texts
     expires: float  # Unix time at which the document is deleted
-    id: str = field(default_factory=_new_id)  # cannot be guessed
-    key: str = field(default_factory=_new_key)  # DeepL's clients send it together with the id
+    id: str = field(default_factory=partial(secrets.token_hex, 16))  # cannot be guessed
+    # DeepL's clients send it together with the id.
+    key: str = field(default_factory=lambda: secrets.token_hex(32).upper())
     status: Literal["queued", "translating", "done", "error"] = "queued"
     progress: float = 0.0  # share of the texts that are translated
     remaining_seconds: int | None = None  # estimated time until it is done; None if unknown
@@ -119,7 +113,7 @@ class DocumentStore:
         return True
 
     def remove_expired(self) -> tuple[int, float | None]:
-        """Removes every document that has expired.
+        """Removes the expired documents.
 
         Returns the total size of the translations, and the time at which the next document expires.
         """
@@ -138,7 +132,7 @@ class DocumentStore:
 
     @contextmanager
     def _writing(self, name: str, expires: float | None = None) -> Iterator[BinaryIO]:
-        temporary = self.folder / f".{_new_id()}"
+        temporary = self.folder / f".{secrets.token_hex(16)}"
         try:
             with temporary.open("wb") as file:
                 yield file
