@@ -39,7 +39,7 @@ class _Plain(Markup):
 
 
 def read_cues(data: bytes, is_vtt: bool) -> PassageDocument:
-    """Reads SubRip or WebVTT, of which the blocks NOTE, STYLE and REGION are kept."""
+    """Reads SubRip or WebVTT. The blocks NOTE, STYLE and REGION are kept."""
     mark, text, encoding = decode(data)
     if is_vtt and not text.startswith("WEBVTT"):
         raise DocumentError("the file does not begin with WEBVTT; is it another format?")
