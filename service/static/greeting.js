@@ -1,7 +1,7 @@
 // Loads a part of the page when a view first needs it; from a link, before the languages are there.
 
 import { loaded } from './common/api.js';
-import { byId, element } from './common/dom.js';
+import { byId } from './common/dom.js';
 import { keptView } from './common/language.js';
 import { Notice } from './common/notice.js';
 import { DEFAULTS, fromFragment } from './common/state.js';
@@ -30,10 +30,9 @@ export class LaterPart {
   constructor(way, load) {
     this.way = way;
     this.load = load;
-    const notice = element('div', { class: 'notice', hidden: true });
-    byId(way).append(notice);
     /** Tells what could not be loaded. */
-    this.notice = new Notice(notice);
+    this.notice = new Notice();
+    byId(way).append(this.notice.root);
     this.#show(fromFragment(opened) ?? DEFAULTS);
   }
 

@@ -142,6 +142,19 @@ export function errorOf(body, known = {}) {
 /** Joins the text of an error and its details, as the shape under v1/ does. */
 const withDetails = ({ error, details }) => (details ? `${error}; ${details}` : error);
 
+/** Sends a request, unless it is the same as the last one: that one's reply is kept. */
+export class LastReply {
+  #key = '';
+  /** @type {Json} */
+  #reply = null;
+
+  async post(path, body, signal) {
+    const key = JSON.stringify([path, body]);
+    if (this.#key !== key) [this.#reply, this.#key] = [await post(path, body, signal), key];
+    return this.#reply;
+  }
+}
+
 /** Runs one operation at a time: a new operation aborts the requests of the previous operation. */
 export class Latest {
   /** @type {AbortController|null} */

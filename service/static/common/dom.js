@@ -2,6 +2,8 @@
 
 import { splitMark } from './text.js';
 
+export const SVG = 'http://www.w3.org/2000/svg';
+
 /**
  * Returns the element with an id, which index.html has.
  * @type {<Id extends string>(id: Id) => Id extends keyof PageElements ? PageElements[Id] : HTMLElement}
@@ -42,9 +44,10 @@ export function element(tag, attributes = {}, ...children) {
 }
 
 /** Creates an element of a drawing. */
-export function svg(name, attributes = {}) {
-  const node = document.createElementNS('http://www.w3.org/2000/svg', name);
+export function svg(name, attributes = {}, text = '') {
+  const node = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
+  node.textContent = text;
   return node;
 }
 

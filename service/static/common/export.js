@@ -53,8 +53,7 @@ export function save(file, name) {
  * @param {function(): Element} draw Returns the drawing.
  */
 export function saveButtons(name, draw) {
-  const place = element('div', { class: 'notice', hidden: true });
-  const notice = new Notice(place);
+  const notice = new Notice();
   const button = (kind, label, make) => {
     const onclick = async () => {
       try {
@@ -67,5 +66,5 @@ export function saveButtons(name, draw) {
     return element('button', { type: 'button', class: 'quiet', text: kind.toUpperCase(), 'aria-label': label, 'data-kind': kind, onclick });
   };
   const buttons = [button('png', say('downloadPng'), pngFile), button('svg', say('downloadSvg'), svgFile)];
-  return element('div', {}, element('p', { class: 'downloads' }, say('download'), ' ', ...buttons), place);
+  return element('div', {}, element('p', { class: 'downloads' }, say('download'), ' ', ...buttons), notice.root);
 }

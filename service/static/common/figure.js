@@ -1,9 +1,9 @@
 // Draws a heat map as SVG, for the page and for downloads.
 
+import { SVG, svg } from './dom.js';
 import { hex, isLight, rampColour, signedColour } from './palette.js';
 import { decimal, splitMark } from './text.js';
 
-const SVG = 'http://www.w3.org/2000/svg';
 export const FAMILY = '"Helvetica Neue", "Segoe UI", "Liberation Sans", Arial, sans-serif';
 export const FONT = 13;
 const GAP = 8;
@@ -118,14 +118,6 @@ function moveMarker(marker, cell, names, stroke, width) {
   marker.setAttribute('stroke-width', width);
 }
 
-/** Creates an element of a drawing. */
-export function svg(name, attributes, text = '') {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.textContent = text;
-  return node;
-}
-
 /** Computes the sizes and positions of a drawing. */
 function measure({ rows, columns, rowTitle, columnTitle }, width, captionLines) {
   const letters = Math.round(Math.min(MAX_LABEL, Math.max(MIN_LABEL, width * LABEL_SHARE)));
@@ -194,7 +186,7 @@ function captionLine(line, y, colours, isBold = false) {
 }
 
 /** Draws the scale of the colours, from 0 or the smallest value to the largest one. */
-function scale({ max, isSigned, write = writeDecimal }, y, colours) {
+function scale({ max, isSigned = false, write = writeDecimal }, y, colours) {
   const text = (x, words) =>
     svg('text', { x, y: y + 9, fill: colours.ink, 'font-size': 11, class: 'scale-number' }, words);
   const first = isSigned ? write(-max, 0) : '0';

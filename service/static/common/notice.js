@@ -72,7 +72,7 @@ export class Notice {
   #numFailures = 0;
 
   /** @param {HTMLElement} root Empty element; it is hidden while there is no notice. */
-  constructor(root) {
+  constructor(root = element('div', { class: 'notice', hidden: true })) {
     this.root = root;
     this.title = element('strong');
     this.detail = element('span');
@@ -108,6 +108,26 @@ export class Notice {
     this.extra.onclick = way?.act ?? null;
     this.root.hidden = false;
     if (wait !== null) this.#count(wait);
+  }
+
+  /**
+   * Runs an operation, and passes on its result; a failure is shown, and can be tried again.
+   * @template T
+   * @param {import('./api.js').Latest} latest
+   * @param {function(AbortSignal): Promise<T>} work
+   * @param {function(T): void} done
+   * @returns {Promise<boolean>} Whether no newer operation began.
+   */
+  async guard(latest, work, done) {
+    try {
+      const found = await latest.run(work);
+      if (found === undefined) return false;
+      this.hide();
+      done(found);
+    } catch (error) {
+      this.show(/** @type {ApiError} */ (error), () => this.guard(latest, work, done));
+    }
+    return true;
   }
 
   /** Hides the notice. */

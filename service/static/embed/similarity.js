@@ -66,16 +66,11 @@ export class SimilarityPanel {
     this.root.setAttribute('aria-busy', 'true');
     setStale(this.root, true);
     const body = { input: this.#sentences, ...this.#model(), truncate: true };
-    try {
-      const reply = await this.#latest.run((signal) => post('v1/embeddings', body, signal));
-      if (reply === undefined) return;
-      this.notice.hide();
+    const isLast = await this.notice.guard(this.#latest, (signal) => post('v1/embeddings', body, signal), ({ data }) => {
       this.curl.show('v1/embeddings', body);
-      this.#render(reply.data);
-    } catch (error) {
-      this.notice.show(/** @type {ApiError} */ (error), () => this.follow(text));
-    }
-    this.root.setAttribute('aria-busy', 'false');
+      this.#render(data);
+    });
+    if (isLast) this.root.setAttribute('aria-busy', 'false');
   }
 
   #model() {
@@ -145,20 +140,15 @@ export class SimilarityPanel {
     });
     setText(byId('shares-title'), say('shareTitle', { sentence }));
     const body = { inputs: [sentence], ...this.#model() };
-    try {
-      const found = await this.#tokens.run((signal) =>
-        Promise.all([
-          post('tokenize', body, signal),
-          post('embed_all', { ...body, truncate: true }, signal),
-          post('embed', { ...body, truncate: true, normalize: false }, signal),
-        ]),
-      );
-      if (found === undefined) return;
-      const [[tokens], [vectors], [pooled]] = found;
-      this.#renderShares(tokens, sharesOf(vectors, pooled));
-    } catch (error) {
-      this.notice.show(/** @type {ApiError} */ (error), () => this.#choose());
-    }
+    const ask = (signal) =>
+      Promise.all([
+        post('tokenize', body, signal),
+        post('embed_all', { ...body, truncate: true }, signal),
+        post('embed', { ...body, truncate: true, normalize: false }, signal),
+      ]);
+    await this.notice.guard(this.#tokens, ask, ([[tokens], [vectors], [pooled]]) =>
+      this.#renderShares(tokens, sharesOf(vectors, pooled)),
+    );
   }
 
   #renderShares(tokens, shares) {

@@ -1,6 +1,6 @@
 // The controls of the attention view: kind, layer, words or tokens, measure.
 
-import { byId, element, renderRadios, setText } from '../common/dom.js';
+import { byId, fillMenu, renderRadios, setText } from '../common/dom.js';
 import { DEFAULTS, UNPINNED } from '../common/state.js';
 import { speaker } from '../common/strings.js';
 import { look } from '../strings/look.js';
@@ -84,15 +84,7 @@ export class Controls {
 
   #sentences({ sentence }, sentences) {
     byId('sentences').hidden = sentences.length < 2;
-    const menu = byId('sentence');
-    const key = JSON.stringify(sentences);
-    if (menu.dataset.sentences !== key) {
-      menu.dataset.sentences = key;
-      const options = sentences.map((text, n) =>
-        element('option', { value: n, text: `${n + 1}. ${text}` }),
-      );
-      menu.replaceChildren(...options);
-    }
-    menu.value = String(sentence);
+    const entries = sentences.map((text, n) => [String(n), `${n + 1}. ${text}`]);
+    fillMenu(byId('sentence'), entries, String(sentence));
   }
 }

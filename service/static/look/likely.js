@@ -1,6 +1,6 @@
 // The probabilities of the next token: what could have come instead of the pinned word?
 
-import { Latest, post } from '../common/api.js';
+import { LastReply, Latest } from '../common/api.js';
 import { byId, element, setStale, setText, tokenParts } from '../common/dom.js';
 import { withTerms } from '../common/glossary.js';
 import { speaker } from '../common/strings.js';
@@ -16,8 +16,7 @@ const EXAMPLE = { pt: 'lago', en: 'lake' };
 /** The panel with the likeliest tokens at the place of the pinned word of the translation. */
 export class LikelyPanel {
   #latest = new Latest();
-  /** @type {{key: string|null, item: Json}} */
-  #asked = { key: null, item: null };
+  #asked = new LastReply();
 
   /**
    * @param {Object} parts
@@ -57,26 +56,11 @@ export class LikelyPanel {
     byId('why').placeholder = say('whyHint', { word: EXAMPLE[subject.target] ?? EXAMPLE.en });
     const body = probabilitiesBody(view, subject);
     setStale(this.root, true);
-    try {
-      const item = await this.#latest.run((signal) => this.#ask(body, signal));
-      if (item === undefined) return;
-      this.notice.hide();
+    await this.notice.guard(this.#latest, (signal) => this.#asked.post('attention', body, signal), ({ items }) => {
       setStale(this.root, false);
       this.curl.show('attention', body);
-      this.#render(view, item);
-    } catch (error) {
-      this.notice.show(error, () => this.show(view, subject));
-    }
-  }
-
-  /** Requests the probabilities of all positions at once. */
-  async #ask(body, signal) {
-    const key = JSON.stringify(body);
-    if (this.#asked.key !== key) {
-      const { items } = await post('attention', body, signal);
-      this.#asked = { key, item: items[0] };
-    }
-    return this.#asked.item;
+      this.#render(view, items[0]);
+    });
   }
 
   #render({ query, named }, { target, probabilities }) {

@@ -1,6 +1,6 @@
 // The lower half of the page: where the model looks.
 
-import { Latest, post } from '../common/api.js';
+import { LastReply, Latest } from '../common/api.js';
 import * as attention from './attention.js';
 import { alignerWords, describe, isOneHead, isShare, readout, sidesOf } from './words.js';
 import { byId, setStale, setText } from '../common/dom.js';
@@ -31,8 +31,10 @@ function ownAddress() {
 export class LookPanel {
   #latest = new Latest();
   #translation = null;
-  #outline = { key: null, sentences: [], targets: [] };
-  #asked = { key: null, reply: null };
+  #outlined = new LastReply();
+  #asked = new LastReply();
+  /** @type {string[]} The translations of the sentences. */
+  #targets = [];
   #isNarrow = false;
   #shown = null;
 
@@ -193,30 +195,18 @@ export class LookPanel {
     const view = settled(this.store.view, model, sentences.length);
     const subject = this.#subject(translation, sentences, view);
     const body = attention.attentionBody(view, subject, this.#isNarrow);
-    const reply = await this.#ask(body, signal);
-    const [item] = reply.items;
+    // One request has all heads of a layer, so that another head needs no request.
+    const { items: [item] } = await this.#asked.post('attention', body, signal);
     return { translation, model, shape: model.attention, sentences, view, subject, body, item };
-  }
-
-  /** Requests all heads of a layer at once, so that another head needs no request. */
-  async #ask(body, signal) {
-    const key = JSON.stringify(body);
-    if (this.#asked.key !== key)
-      this.#asked = { key, reply: await post('attention', body, signal) };
-    return this.#asked.reply;
   }
 
   /** Gets the sentences into which the server splits a text. */
   async #sentences({ text, source, target, sentences }, signal) {
     if (sentences.length < 2) return [text];
     const body = attention.outlineBody({ text, source, target });
-    const key = JSON.stringify(body);
-    if (this.#outline.key !== key) {
-      const { items } = await post('attention', body, signal);
-      const texts = (side) => items.map((item) => item[side].text);
-      this.#outline = { key, sentences: texts('source'), targets: texts('target') };
-    }
-    return this.#outline.sentences;
+    const { items } = await this.#outlined.post('attention', body, signal);
+    this.#targets = items.map(({ target: { text } }) => text);
+    return items.map(({ source: { text } }) => text);
   }
 
   #subject({ task, model, source, target }, sentences, { sentence, wanted }) {
@@ -259,7 +249,7 @@ export class LookPanel {
     const scale = isShare(view) ? 1 : attention.largest([{ values }]);
     const { text, own = '' } = translation;
     const whole = { source: text, target: this.store.view.wanted ?? own };
-    const targets = this.#outline.targets.slice(0, view.sentence);
+    const targets = this.#targets.slice(0, view.sentence);
     const parts = { source: sentences.slice(0, view.sentence + 1), target: [...targets, item.target?.text ?? ''] };
     const places = {};
     for (const side of ['source', 'target']) {

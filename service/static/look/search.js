@@ -1,7 +1,7 @@
 // The search for a head: which head gives most weight to a pair of words?
 
-import { Latest, post } from '../common/api.js';
-import { byId, element, setStale, setText } from '../common/dom.js';
+import { LastReply, Latest } from '../common/api.js';
+import { byId, element, fillMenu, setStale, setText } from '../common/dom.js';
 import { HeatMap, mapParts } from '../common/heatmap.js';
 import { speaker } from '../common/strings.js';
 import { decimal, spoken } from '../common/text.js';
@@ -13,8 +13,7 @@ const say = speaker(search);
 /** The fold with two menus of words, and the map of all heads. */
 export class SearchPanel {
   #latest = new Latest();
-  /** @type {{key: string|null, planes: number[][][][]}} */
-  #asked = { key: null, planes: [] };
+  #asked = new LastReply();
   /** @type {Object|null} */
   #shown = null;
   #wantsFocus = false;
@@ -60,17 +59,12 @@ export class SearchPanel {
     if (!view.search) return;
     this.#fillMenus(shown);
     setStale(this.root, true);
-    try {
-      const body = allHeadsBody(view, subject);
-      const planes = await this.#latest.run((signal) => this.#ask(body, signal));
-      if (planes === undefined) return;
-      this.notice.hide();
+    const body = allHeadsBody(view, subject);
+    await this.notice.guard(this.#latest, (signal) => this.#asked.post('attention', body, signal), ({ items }) => {
       setStale(this.root, false);
       this.curl.show('attention', body);
-      this.#render(shown, planes);
-    } catch (error) {
-      this.notice.show(error, () => this.show(shown));
-    }
+      this.#render(shown, items[0].attentions[0].data);
+    });
   }
 
   #menu(id, name, side) {
@@ -84,15 +78,6 @@ export class SearchPanel {
   #fillMenus({ tables, pins }) {
     fillWords(byId('search-from'), tables.rows.labels, pins.row);
     fillWords(byId('search-to'), tables.columns.labels, pins.column);
-  }
-
-  async #ask(body, signal) {
-    const key = JSON.stringify(body);
-    if (this.#asked.key !== key) {
-      const { items } = await post('attention', body, signal);
-      this.#asked = { key, planes: items[0].attentions[0].data };
-    }
-    return this.#asked.planes;
   }
 
   #render({ view, tables, pins }, planes) {
@@ -129,13 +114,7 @@ const headsFigure = (values) => ({
   ...{ rowTitle: say('layer'), columnTitle: say('head') },
 });
 
-/** Fills a menu with words, unless it has them. */
 function fillWords(menu, labels, chosen) {
-  const key = JSON.stringify(labels);
-  if (menu.dataset.words !== key) {
-    menu.dataset.words = key;
-    const entry = (text, value) => element('option', { value, text });
-    menu.replaceChildren(entry(say('none'), ''), ...labels.map(entry));
-  }
-  menu.value = chosen === null ? '' : String(chosen);
+  const entries = labels.map((text, place) => [String(place), text]);
+  fillMenu(menu, [['', say('none')], ...entries], String(chosen ?? ''));
 }

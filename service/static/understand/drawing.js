@@ -1,9 +1,9 @@
 // The Transformer as one drawing with the numbers of the sentence. Each part leads to its step.
 
 import { short, topOf } from '../common/computation.js';
-import { setAttribute } from '../common/dom.js';
+import { SVG, setAttribute, svg } from '../common/dom.js';
 import { WIDTH, saveButtons } from '../common/export.js';
-import { FAMILY, FONT, svg, textWidth } from '../common/figure.js';
+import { FAMILY, FONT, textWidth } from '../common/figure.js';
 import { palette } from '../common/palette.js';
 import { DEFAULTS, toFragment } from '../common/state.js';
 import { speaker } from '../common/strings.js';
@@ -29,6 +29,7 @@ const INSIDE = ['roles', 'scores', 'scale', 'mask', 'softmax', 'values', 'sum', 
 
 /** The drawing; it is made anew for another width, theme or token. */
 export class Drawing {
+  /** @type {any} */
   #facts = null;
   #step = 'tokens';
   #width = 0;
@@ -97,7 +98,7 @@ export function drawModel(facts, width) {
   const { font, body, step } = sizes;
   const height = TOP + body + LINE + rows * step;
   const root = svg('svg', {
-    ...{ xmlns: 'http://www.w3.org/2000/svg', width, height, viewBox: `0 0 ${width} ${height}` },
+    ...{ xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` },
     ...{ 'font-family': FAMILY, 'font-size': font, role: 'group', 'aria-label': say('name') },
   });
   const pen = { root, ...sizes, colours, facts, links: new Set(chaptersOf(facts).map(({ name }) => name)) };

@@ -42,8 +42,7 @@ export class Opening {
     const swaps = element('p', { class: 'actions swaps' }, this.swap, this.turn);
     this.first = new Reading('first', choose, swaps);
     this.second = new Reading('second', choose);
-    const notice = element('div', { class: 'notice', hidden: true });
-    this.notice = new Notice(notice);
+    this.notice = new Notice();
     this.missing = element('p', { class: 'hint', hidden: true });
     this.translation = element('div', { class: 'translation' });
     this.twist = element(
@@ -70,7 +69,7 @@ export class Opening {
       element('h2', { id: 'opening-title', text: say('title') }),
       element('p', { class: 'lead' }, ...withTerms(say('lead'))),
       this.first.root,
-      notice,
+      this.notice.root,
       this.missing,
       this.twist,
       this.evidence,
@@ -115,16 +114,11 @@ export class Opening {
 
   async #load() {
     this.#isAsked = true;
-    try {
-      const answers = await this.#latest.run((signal) => this.#ask(signal));
-      if (answers === undefined) return;
-      this.notice.hide();
+    await this.notice.guard(this.#latest, (signal) => this.#ask(signal), (answers) => {
       this.#answers = answers;
       this.test.show([answers.embedder, answers.translator].filter((answer) => answer !== null));
       this.#render(/** @type {Store} */ (this.store).view);
-    } catch (error) {
-      this.notice.show(/** @type {ApiError} */ (error), () => this.#load());
-    }
+    });
   }
 
   /** Asks each head that the server has about all four sentences. */

@@ -42,8 +42,7 @@ export class OwnTest {
   #hasTriedOurs = false;
 
   constructor() {
-    const notice = element('div', { class: 'notice', hidden: true });
-    this.notice = new Notice(notice);
+    this.notice = new Notice();
     this.fields = [0, 1].map((index) =>
       element('input', {
         ...{ id: `noun-${index}`, type: 'text', lang: 'en', maxlength: 20, value: kids.NOUNS[index] },
@@ -68,7 +67,7 @@ export class OwnTest {
       element('p', { text: say('testLead') }),
       element('form', { class: 'lesson', onsubmit }, ...labelled, submit, ours),
       this.warning,
-      notice,
+      this.notice.root,
       element('div', { role: 'status' }, this.counts),
       scrolling(say('tableTitle'), this.table),
     );
@@ -94,21 +93,15 @@ export class OwnTest {
   /** Asks each head about the sentences of some pairs. */
   async #try(pairs) {
     const texts = pairs.flatMap((nouns) => kids.formsOf(nouns).map(({ text }) => text));
-    try {
-      const found = await this.#latest.run((signal) =>
-        Promise.all(this.#answers.map(({ known }) => kids.readHead(known, signal, texts))),
-      );
-      if (found === undefined) return;
-      this.notice.hide();
+    const ask = (signal) => Promise.all(this.#answers.map(({ known }) => kids.readHead(known, signal, texts)));
+    await this.notice.guard(this.#latest, ask, (found) => {
       found.forEach((readings, index) => {
         for (const [text, reading] of readings) this.#answers[index].readings.set(text, reading);
       });
       this.#hasTriedOurs ||= pairs === PAIRS;
       this.#render();
       this.counts.scrollIntoView({ block: 'nearest' });
-    } catch (error) {
-      this.notice.show(/** @type {ApiError} */ (error), () => this.#try(pairs));
-    }
+    });
   }
 
   #render() {

@@ -1,6 +1,6 @@
 // A sentence with one arc from a word to the word at which it looks most.
 
-import { element, setAttribute, setText, svg } from '../common/dom.js';
+import { element, setAttribute, svg } from '../common/dom.js';
 import { percent } from '../common/text.js';
 import { piecesOf } from './kids.js';
 
@@ -167,7 +167,5 @@ function betweenLines(start, end) {
 function arcParts({ path, tip, label }, share) {
   const line = svg('path', { d: path, pathLength: 1, class: 'arc' });
   line.style.setProperty('stroke-width', `${MIN_WIDTH + MORE_WIDTH * share}px`);
-  const number = svg('text', label);
-  setText(number, percent(share));
-  return [line, svg('path', { d: tip, class: 'tip' }), number];
+  return [line, svg('path', { d: tip, class: 'tip' }), svg('text', label, percent(share))];
 }

@@ -41,8 +41,7 @@ export class Story {
     this.store = parts.store;
     this.models = parts.models;
     this.languages = parts.languages;
-    const notice = element('div', { class: 'notice', hidden: true });
-    this.notice = new Notice(notice);
+    this.notice = new Notice();
     this.status = element('p', { class: 'hint', role: 'status', text: say('waiting') });
     this.lesson = new Lesson(
       (text) => this.#use(text),
@@ -59,7 +58,7 @@ export class Story {
       element('h2', { id: 'story-title', text: say('title') }),
       element('p', { class: 'lead', text: say('lead', { minutes: MINUTES }) }),
       this.lesson.root,
-      notice,
+      this.notice.root,
       this.status,
       this.chapters.root,
     );

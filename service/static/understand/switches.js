@@ -48,8 +48,7 @@ export class Switches {
   /** @param {Store} store */
   constructor(store) {
     this.store = store;
-    const notice = element('div', { class: 'notice', hidden: true });
-    this.notice = new Notice(notice);
+    this.notice = new Notice();
     this.words = element('p', { class: 'chips', role: 'group', 'aria-label': say('words') });
     const parts = mapParts('switches-map');
     this.readout = parts.readout;
@@ -76,7 +75,7 @@ export class Switches {
       element('h3', { text: say('heads') }),
       element('p', { class: 'actions swaps' }, this.fill, this.story, this.reset),
       element('label', { class: 'check' }, this.uniform, ' ', say('uniform')),
-      notice,
+      this.notice.root,
       this.found,
       this.verdict,
       ...[parts.frame, this.scale, parts.readout, parts.table, this.map.saveButtons('regard-switches')],
@@ -185,15 +184,9 @@ export class Switches {
 
   /** Translates without the parts that are off. */
   async #try(off) {
-    try {
-      const body = this.#body([{}, knockoutOf(off, this.store.view.uniform)], true);
-      const reply = await this.#trial.run((signal) => post('attention/knockout', body, signal));
-      if (reply === undefined) return;
-      this.notice.hide();
-      this.#render(reply, off.length);
-    } catch (error) {
-      this.notice.show(/** @type {ApiError} */ (error), () => this.#try(off));
-    }
+    const body = this.#body([{}, knockoutOf(off, this.store.view.uniform)], true);
+    const ask = (signal) => post('attention/knockout', body, signal);
+    await this.notice.guard(this.#trial, ask, (reply) => this.#render(reply, off.length));
   }
 
   #render({ target, knockouts: [whole, without] }, count) {
