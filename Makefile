@@ -114,11 +114,12 @@ check: $(VENV)/.installed-dev  ## checks lint, format, plain English, import lay
 SANITIZED := $(VENV)/sanitized
 SANITIZER := g++ -fsanitize=address,undefined -fno-sanitize-recover=undefined -g1
 
-# CI compiles it while other packages are installed, which leaves a core idle.
+# CI compiles it while other packages are installed, which leaves a core idle. With -O1 that takes
+# a quarter of the time, and the sanitizers see more of what the source says.
 $(SANITIZED)/.built: $(NATIVE) | $(VENV)/.installed
 	rm -rf $(SANITIZED) && mkdir $(SANITIZED)
 	cp -r model setup.py pyproject.toml README.md LICENSE NOTICE $(SANITIZED)
-	cd $(SANITIZED) && rm -f model/backends/native/*.so && \
+	cd $(SANITIZED) && rm -f model/backends/native/*.so && sed -i s/-O3/-O1/ setup.py && \
 	  CC='$(SANITIZER)' CXX='$(SANITIZER)' LDSHARED='$(SANITIZER) -shared' \
 	  LDCXXSHARED='$(SANITIZER) -shared' ../bin/python setup.py -q build_ext --inplace
 	touch $@
