@@ -1,7 +1,8 @@
 """Fills the parameters of a model with the tensors that a name table assigns to them.
 
-A name table maps parameters to tensors. `tensor[1/3]` is the second of three equal parts of a
-tensor, and `tensor+1` is the tensor plus 1.
+A name table maps parameters to tensors, or modules with a weight or a bias to modules. For the
+number of a layer, both have `{i}`, which counts from 0; in names of tensors, `{n}` counts from 1.
+`tensor[1/3]` is the second of three equal parts of a tensor, and `tensor+1` is the tensor plus 1.
 """
 
 import re
@@ -22,7 +23,7 @@ from model.errors import WeightMismatchError
 # Maps the names of a layer norm's two vectors in BERT's oldest files to their names in newer files.
 OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
-
+LAYER = re.compile(r"(?<=layers\.)\d+")
 SOURCE = re.compile(r"(?P<tensor>[^\[+]+)(\[(?P<part>\d)/(?P<parts>\d)\])?(?P<one>\+1)?")
 
 
@@ -49,17 +50,20 @@ class Source:
         return array + 1 if self.adds_one else array
 
 
-def expand(names: Mapping[str, str], layers: int = 1, first: int = 0) -> list[tuple[str, str]]:
-    """Returns (parameter, tensor) for each row of a name table, and for each layer of the model.
-
-    Rows of a layer have `{i}` in both names, for the number of the layer. Parameters count layers
-    from 0, and tensors from `first`.
-    """
-    return [
-        (ours.format(i=layer), theirs.format(i=layer + first))
-        for ours, theirs in names.items()
-        for layer in range(layers if "{i}" in ours else 1)
-    ]
+def pairs_of(module: nn.Module, names: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Returns (parameter, tensor) for each parameter of a module that is in a name table."""
+    pairs = []
+    for parameter, _ in module.named_parameters():
+        layer = LAYER.search(parameter)
+        number = int(layer[0]) if layer else 0
+        row = LAYER.sub("{i}", parameter)
+        owner, _, kind = row.rpartition(".")
+        tensor = names.get(row)
+        if tensor is None and owner in names:  # the kind comes before the changes
+            tensor = re.sub(r"[\[+]|$", rf".{kind}\g<0>", names[owner], count=1)
+        if tensor is not None:
+            pairs.append((parameter, tensor.format(i=number, n=number + 1)))
+    return pairs
 
 
 def fill(
@@ -101,8 +105,7 @@ def fill(
 
 def name_pairs(family: Family, encoder: TextEncoder) -> list[tuple[str, str]]:
     """Returns (parameter, tensor without the prefix of a task head) for every parameter."""
-    parameters = dict(encoder.named_parameters())
-    return [pair for pair in expand(family.names, len(encoder.layers)) if pair[0] in parameters]
+    return pairs_of(encoder, family.names)
 
 
 def fill_encoder(encoder: TextEncoder, arrays: Arrays, family: Family, name: str) -> None:

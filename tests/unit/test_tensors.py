@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from model.checkpoints.formats.tensors import merge_copies, read_tensors
-from model.checkpoints.names import expand, fill
+from model.checkpoints.names import fill, pairs_of
 from model.errors import CheckpointFormatError, CheckpointNotFoundError, WeightMismatchError
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([0.5, -2.0])}
@@ -188,11 +188,13 @@ def arrays() -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
 
 
 def test_a_table_counts_layers_from_0_here_and_from_1_in_the_file() -> None:
-    names = {"decoder.layers.{i}.norm": "decoder_l{i}_ln", "embedding": "Wemb"}
-    assert expand(names, 2, first=1) == [
-        ("decoder.layers.0.norm", "decoder_l1_ln"),
-        ("decoder.layers.1.norm", "decoder_l2_ln"),
-        ("embedding", "Wemb"),
+    module = nn.ModuleDict({"layers": nn.ModuleList([nn.Linear(1, 1), nn.LayerNorm(1)])})
+    names = {"layers.{i}": "layer_{i}[1/2]", "layers.{i}.bias": "l{n}_b", "norm.weight": "ln"}
+    assert pairs_of(module, names) == [
+        ("layers.0.weight", "layer_0.weight[1/2]"),
+        ("layers.0.bias", "l1_b"),
+        ("layers.1.weight", "layer_1.weight[1/2]"),
+        ("layers.1.bias", "l2_b"),
     ]
 
 

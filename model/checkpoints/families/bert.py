@@ -18,7 +18,6 @@ from model.checkpoints.families.encoder_family import (
     read_number,
     read_sizes,
     text_encoder,
-    weights_and_biases,
 )
 from model.checkpoints.formats.files import positive_integer, unsupported
 from model.config import Activation, NormSpec, TextEncoderConfig
@@ -43,6 +42,7 @@ MPNET_ATTENTION = {
     "mixer_residual.norm": "attention.LayerNorm",
 }
 TABLES = {
+    "embedding.norm": "embeddings.LayerNorm",
     "embedding.tokens": "embeddings.word_embeddings.weight",
     "embedding.positions": "embeddings.position_embeddings.weight",
     "embedding.types": "embeddings.token_type_embeddings.weight",
@@ -73,10 +73,10 @@ JINA_NAMES = ATTENTION | {
     "feed_forward.fc2": "mlp.wo",
     "feed_forward_residual.norm": "mlp.layernorm",
 }
-GATED = "encoder.layer.{i}.mlp.gated_layers.weight"
+GATED = "encoder.layer.{i}.mlp.gated_layers"
 JINA_GATE = {
-    "layers.{i}.feed_forward.fc1.weight": f"{GATED}[0/2]",
-    "layers.{i}.feed_forward.gate.weight": f"{GATED}[1/2]",
+    "layers.{i}.feed_forward.fc1": f"{GATED}[0/2]",
+    "layers.{i}.feed_forward.gate": f"{GATED}[1/2]",
 }
 
 IGNORED = re.compile(
@@ -87,10 +87,8 @@ sentence vectors do not need this layer. cls, lm_head and vocab_* predict masked
 
 
 def bert_names(layer: Mapping[str, str], place: str = "encoder.layer") -> dict[str, str]:
-    modules = {"embedding.norm": "embeddings.LayerNorm"}
-    for ours, theirs in layer.items():
-        modules[f"layers.{{i}}.{ours}"] = f"{place}.{{i}}.{theirs}"
-    return TABLES | weights_and_biases(modules)
+    rows = {f"layers.{{i}}.{ours}": f"{place}.{{i}}.{theirs}" for ours, theirs in layer.items()}
+    return TABLES | rows
 
 
 def read_bert(

@@ -157,17 +157,5 @@ def read_number(
 
 def joined_projections(tensor: str) -> dict[str, str]:
     """Returns the names of queries, keys and values that are thirds of one tensor."""
-    return {
-        f"layers.{{i}}.mixer.{name}.{kind}": f"{tensor}.{kind}[{part}/3]"
-        for part, name in enumerate(("query", "key", "value"))
-        for kind in ("weight", "bias")
-    }
-
-
-def weights_and_biases(modules: Mapping[str, str]) -> dict[str, str]:
-    """Returns the names of the weight and of the bias of each module."""
-    return {
-        f"{ours}.{kind}": f"{theirs}.{kind}"
-        for ours, theirs in modules.items()
-        for kind in ("weight", "bias")
-    }
+    names = enumerate(("query", "key", "value"))
+    return {f"layers.{{i}}.mixer.{name}": f"{tensor}[{part}/3]" for part, name in names}

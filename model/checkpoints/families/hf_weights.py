@@ -10,8 +10,8 @@ from torch import nn
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.formats.tensors import merge_copies, read_tensors
-from model.checkpoints.names import expand, fill
-from model.config import ModelConfig, NormPosition
+from model.checkpoints.names import fill, pairs_of
+from model.config import ModelConfig
 
 # Matches position tables in files of old versions. The model computes these tables itself. The
 # cross-attention of old versions of T5 also has a table, which is not used.
@@ -23,29 +23,28 @@ TARGET = "model.decoder.embed_tokens.weight"
 OUTPUT = "lm_head.weight"
 
 ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
-
-# Keys are our names of modules; values are the names in the file. Each module has a `weight` and a
-# `bias`.
-FEED_FORWARD = {
-    "feed_forward.fc1": "fc1",
-    "feed_forward.fc2": "fc2",
-    "feed_forward_residual.norm": "final_layer_norm",
-}
-ENCODER = {
-    **{f"mixer.{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
-    "mixer_residual.norm": "self_attn_layer_norm",
-    **FEED_FORWARD,
-}
-DECODER = {
+SIDES = ("encoder", "decoder")
+LAYER = {
     **{f"mixer.{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
     "mixer_residual.norm": "self_attn_layer_norm",
     **{f"cross_attention.{ours}": f"encoder_attn.{theirs}" for ours, theirs in ATTENTION.items()},
     "cross_residual.norm": "encoder_attn_layer_norm",
-    **FEED_FORWARD,
+    "feed_forward.fc1": "fc1",
+    "feed_forward.fc2": "fc2",
+    "feed_forward_residual.norm": "final_layer_norm",
+}
+SIDE = {
+    **{f"layers.{{i}}.{ours}": f"layers.{{i}}.{theirs}" for ours, theirs in LAYER.items()},
+    "norm": "layer_norm",
+    "embedding.norm": "layernorm_embedding",
+    "embedding.positions": "embed_positions.weight",
+}
+NAMES = {
+    **{f"{side}.{ours}": f"model.{side}.{SIDE[ours]}" for side in SIDES for ours in SIDE},
+    "decoder.embedding.weight": TARGET,
+    "decoder.output_bias": "final_logits_bias",
 }
 
-
-# T5's tables. Each module has only a `weight`.
 T5_SHARED = "shared.weight"
 T5_COPIES = {T5_SHARED: ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")}
 T5_ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
@@ -69,7 +68,9 @@ def load_weights(weights: Path, config: ModelConfig) -> EncoderDecoder:
         config = replace(config, tied_output=OUTPUT not in arrays)
     with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
         model = EncoderDecoder(config)
-    fill(model, arrays, (t5_pairs if is_t5 else name_pairs)(config), IGNORED, str(weights))
+    source = SHARED if config.shared_embeddings else SOURCE
+    names = t5_names(config) if is_t5 else {**NAMES, "encoder.embedding.weight": source}
+    fill(model, arrays, pairs_of(model, names), IGNORED, str(weights))
     model.share_embeddings()
     if config.scales_output:
         norm = model.decoder.norm
@@ -77,63 +78,19 @@ def load_weights(weights: Path, config: ModelConfig) -> EncoderDecoder:
     return model.eval()
 
 
-def t5_pairs(config: ModelConfig) -> list[tuple[str, str]]:
-    return [
-        ("encoder.embedding.weight", T5_SHARED),
-        *([] if config.tied_output else [("decoder.untied_weight", OUTPUT)]),
-        *expand(_t5_names("encoder", config), config.encoder_layers),
-        *expand(_t5_names("decoder", config), config.decoder_layers),
-    ]
-
-
-def _t5_names(side: str, config: ModelConfig) -> dict[str, str]:
-    first = f"{side}.block.0.layer.0.SelfAttention"
-    names = {
-        f"{side}.norm.weight": f"{side}.final_layer_norm.weight",
-        f"{side}.relative_bias.weight": f"{first}.relative_attention_bias.weight",
-    }
-    parts = [part for part in T5_PARTS if side == "decoder" or part != "EncDecAttention"]
-    for number, part in enumerate(parts):
-        module, residual, table = T5_PARTS[part]
-        if part == "DenseReluDense" and config.encoder_block.has_gate:
-            table = T5_GATED
-        layers, layer = f"{side}.layers.{{i}}", f"{side}.block.{{i}}.layer.{number}"
-        names[f"{layers}.{residual}.norm.weight"] = f"{layer}.layer_norm.weight"
-        for ours, theirs in table.items():
-            names[f"{layers}.{module}.{ours}.weight"] = f"{layer}.{part}.{theirs}.weight"
-    return names
-
-
-def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:
-    return [
-        *expand(_layer_names("encoder", ENCODER), config.encoder_layers),
-        *expand(_layer_names("decoder", DECODER), config.decoder_layers),
-        *_outer_names(config).items(),
-    ]
-
-
-def _layer_names(side: str, parts: dict[str, str]) -> dict[str, str]:
-    return {
-        f"{side}.layers.{{i}}.{ours}.{kind}": f"model.{side}.layers.{{i}}.{theirs}.{kind}"
-        for ours, theirs in parts.items()
-        for kind in ("weight", "bias")
-    }
-
-
-def _outer_names(config: ModelConfig) -> dict[str, str]:
-    shared = config.shared_embeddings
-    names = {"encoder.embedding.weight": SHARED if shared else SOURCE}
-    if not shared:
-        names["decoder.embedding.weight"] = TARGET
-    if config.has_output_bias:
-        names["decoder.output_bias"] = "final_logits_bias"
-    norms = {"norm": "layer_norm"} if config.norm is NormPosition.PRE else {}
-    if config.norms_embedding:
-        norms["embedding.norm"] = "layernorm_embedding"
-    for side in ("encoder", "decoder"):
-        if config.max_positions:
-            names[f"{side}.embedding.positions"] = f"model.{side}.embed_positions.weight"
-        for ours, theirs in norms.items():
-            for kind in ("weight", "bias"):
-                names[f"{side}.{ours}.{kind}"] = f"model.{side}.{theirs}.{kind}"
+def t5_names(config: ModelConfig) -> dict[str, str]:
+    names = {"encoder.embedding.weight": T5_SHARED, "decoder.untied_weight": OUTPUT}
+    for side in SIDES:
+        first = f"{side}.block.0.layer.0.SelfAttention"
+        names[f"{side}.norm"] = f"{side}.final_layer_norm"
+        names[f"{side}.relative_bias"] = f"{first}.relative_attention_bias"
+        parts = [part for part in T5_PARTS if side == "decoder" or part != "EncDecAttention"]
+        for number, part in enumerate(parts):
+            module, residual, table = T5_PARTS[part]
+            if part == "DenseReluDense" and config.encoder_block.has_gate:
+                table = T5_GATED
+            layers, layer = f"{side}.layers.{{i}}", f"{side}.block.{{i}}.layer.{number}"
+            names[f"{layers}.{residual}.norm"] = f"{layer}.layer_norm"
+            for ours, theirs in table.items():
+                names[f"{layers}.{module}.{ours}"] = f"{layer}.{part}.{theirs}"
     return names

@@ -18,7 +18,6 @@ from model.checkpoints.families.encoder_family import (
     read_rope,
     read_sizes,
     text_encoder,
-    weights_and_biases,
 )
 from model.checkpoints.formats.files import positive_integer, unsupported
 from model.config import Activation, NormPosition, NormSpec, TextEncoderConfig
@@ -31,17 +30,13 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 
 NAMES = {
     "embedding.tokens": "embed_tokens.weight",
-    **weights_and_biases(
-        {
-            "layers.{i}.mixer.query": "layers.{i}.self_attn.q_proj",
-            "layers.{i}.mixer.key": "layers.{i}.self_attn.k_proj",
-            "layers.{i}.mixer.value": "layers.{i}.self_attn.v_proj",
-            "layers.{i}.mixer.out": "layers.{i}.self_attn.o_proj",
-        }
-    ),
-    "layers.{i}.feed_forward.fc1.weight": "layers.{i}.mlp.gate_proj.weight",
-    "layers.{i}.feed_forward.gate.weight": "layers.{i}.mlp.up_proj.weight",
-    "layers.{i}.feed_forward.fc2.weight": "layers.{i}.mlp.down_proj.weight",
+    "layers.{i}.mixer.query": "layers.{i}.self_attn.q_proj",
+    "layers.{i}.mixer.key": "layers.{i}.self_attn.k_proj",
+    "layers.{i}.mixer.value": "layers.{i}.self_attn.v_proj",
+    "layers.{i}.mixer.out": "layers.{i}.self_attn.o_proj",
+    "layers.{i}.feed_forward.fc1": "layers.{i}.mlp.gate_proj",
+    "layers.{i}.feed_forward.gate": "layers.{i}.mlp.up_proj",
+    "layers.{i}.feed_forward.fc2": "layers.{i}.mlp.down_proj",
 }
 NORMS = {
     "layers.{i}.mixer.query_norm": "layers.{i}.self_attn.q_norm",
@@ -123,7 +118,7 @@ FAMILIES = {
     "qwen3": Family(
         ("Qwen3Model", "Qwen3ForCausalLM"),
         "model.",
-        NAMES | {f"{ours}.weight": f"{theirs}.weight" for ours, theirs in QWEN_NORMS.items()},
+        NAMES | QWEN_NORMS,
         read_qwen3,
         IGNORED,
         needs_modules=True,
@@ -131,7 +126,7 @@ FAMILIES = {
     "gemma3_text": Family(
         ("Gemma3TextModel", "Gemma3ForCausalLM"),
         "model.",
-        NAMES | {f"{ours}.weight": f"{theirs}.weight+1" for ours, theirs in GEMMA_NORMS.items()},
+        NAMES | {ours: f"{theirs}+1" for ours, theirs in GEMMA_NORMS.items()},
         read_gemma3,
         IGNORED,
         needs_modules=True,

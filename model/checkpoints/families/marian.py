@@ -9,7 +9,7 @@ import torch
 from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.formats.files import size_reasons, unsupported
 from model.checkpoints.formats.marian_bin import MarianFile
-from model.checkpoints.names import expand, fill
+from model.checkpoints.names import fill, pairs_of
 from model.checkpoints.quantize import quantize
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition
 from model.errors import UnsupportedModelError
@@ -56,16 +56,17 @@ SIZES: dict[str, int | None] = {
     "transformer-heads": 8,
 }
 
-FEED_FORWARD = {
-    "feed_forward.fc1.weight": "ffn_W1",
-    "feed_forward.fc1.bias": "ffn_b1",
-    "feed_forward.fc2.weight": "ffn_W2",
-    "feed_forward.fc2.bias": "ffn_b2",
-}
-SSRU = {
-    "mixer.update.weight": "rnn_W",
-    "mixer.forget.weight": "rnn_Wf",
-    "mixer.forget.bias": "rnn_bf",
+# Maps our modules to the tensors of their weight and their bias.
+MODULES = {
+    **{
+        f"{ours}.{part}": (f"{theirs}_W{letter}", f"{theirs}_b{letter}")
+        for ours, theirs in (("mixer", "self"), ("cross_attention", "context"))
+        for part, letter in (("query", "q"), ("key", "k"), ("value", "v"), ("out", "o"))
+    },
+    "mixer.update": ("rnn_W", ""),
+    "mixer.forget": ("rnn_Wf", "rnn_bf"),
+    "feed_forward.fc1": ("ffn_W1", "ffn_b1"),
+    "feed_forward.fc2": ("ffn_W2", "ffn_b2"),
 }
 
 
@@ -145,7 +146,7 @@ def load_weights(
     """
     with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
         model = EncoderDecoder(config)
-    pairs = name_pairs(config)
+    pairs = pairs_of(model, names_of(config))
     sizes = {name: parameter.dim() for name, parameter in model.named_parameters()}
     wanted = {ours: theirs for ours, theirs in pairs if is_quantized and sizes.get(ours) == 2}
     matrices = {name: file.quantized(name) for name in wanted.values() if name in file.items}
@@ -157,65 +158,30 @@ def load_weights(
     return model.eval()
 
 
-def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:
-    """Returns (parameter, tensor) for every parameter of the model."""
-    norm = "_pre" if config.norm is NormPosition.PRE else ""
-    mixer, mixer_norm = _attention("mixer", "self"), "self_Wo"
-    if config.decoder is DecoderKind.SSRU:
-        mixer, mixer_norm = SSRU, "rnn" if norm else "rnn_ffn"
-    encoder = {
-        **_attention("mixer", "self"),
-        **_norm_names("mixer_residual", "self_Wo", norm),
-        **FEED_FORWARD,
-        **_norm_names("feed_forward_residual", "ffn_ffn", norm),
-    }
-    decoder = {
-        **mixer,
-        **_norm_names("mixer_residual", mixer_norm, norm),
-        **_attention("cross_attention", "context"),
-        **_norm_names("cross_residual", "context_Wo", norm),
-        **FEED_FORWARD,
-        **_norm_names("feed_forward_residual", "ffn_ffn", norm),
-    }
-    return [
-        *expand(_layer_names("encoder", encoder), config.encoder_layers, first=1),
-        *expand(_layer_names("decoder", decoder), config.decoder_layers, first=1),
-        *_outer_names(config).items(),
-    ]
+def names_of(config: ModelConfig) -> dict[str, str]:
+    suffix = "_pre" if config.norm is NormPosition.PRE else ""
+    cells = "rnn" if suffix else "rnn_ffn"
 
+    def norm(tensor: str) -> tuple[str, str]:
+        return f"{tensor}_ln_scale{suffix}", f"{tensor}_ln_bias{suffix}"
 
-def _layer_names(side: str, parts: dict[str, str]) -> dict[str, str]:
+    modules = {}
+    for side in ("encoder", "decoder"):
+        is_ssru = side == "decoder" and config.decoder is DecoderKind.SSRU
+        parts = MODULES | {
+            "mixer_residual.norm": norm(cells if is_ssru else "self_Wo"),
+            "cross_residual.norm": norm("context_Wo"),
+            "feed_forward_residual.norm": norm("ffn_ffn"),
+        }
+        for ours, tensors in parts.items():
+            names = [f"{side}_l{{n}}_{tensor}" for tensor in tensors]
+            modules[f"{side}.layers.{{i}}.{ours}"] = names
+        modules[f"{side}.norm"] = [f"{side}_top_ln_scale", f"{side}_top_ln_bias"]
     return {
-        f"{side}.layers.{{i}}.{ours}": f"{side}_l{{i}}_{theirs}" for ours, theirs in parts.items()
-    }
-
-
-def _attention(module: str, tensor: str) -> dict[str, str]:
-    pieces = {"query": "q", "key": "k", "value": "v", "out": "o"}
-    return {
-        f"{module}.{piece}.{kind}": f"{tensor}_{short}{letter}"
-        for piece, letter in pieces.items()
-        for kind, short in (("weight", "W"), ("bias", "b"))
-    }
-
-
-def _norm_names(module: str, tensor: str, suffix: str = "") -> dict[str, str]:
-    return {
-        f"{module}.norm.weight": f"{tensor}_ln_scale{suffix}",
-        f"{module}.norm.bias": f"{tensor}_ln_bias{suffix}",
-    }
-
-
-def _outer_names(config: ModelConfig) -> dict[str, str]:
-    shared = config.shared_embeddings
-    names = {
-        "encoder.embedding.weight": "Wemb" if shared else "encoder_Wemb",
+        **{f"{ours}.weight": weight for ours, (weight, _) in modules.items()},
+        **{f"{ours}.bias": bias for ours, (_, bias) in modules.items()},
+        "encoder.embedding.weight": "Wemb" if config.shared_embeddings else "encoder_Wemb",
+        "decoder.embedding.weight": "decoder_Wemb",
         "decoder.output_bias": "decoder_ff_logit_out_b",
+        "decoder.untied_weight": "decoder_ff_logit_out_Wt",
     }
-    if not shared:
-        names["decoder.embedding.weight"] = "decoder_Wemb"
-    if not config.tied_output:
-        names["decoder.untied_weight"] = "decoder_ff_logit_out_Wt"
-    if config.norm is NormPosition.PRE:
-        names |= _norm_names("encoder", "encoder_top") | _norm_names("decoder", "decoder_top")
-    return names

@@ -24,7 +24,6 @@ from model.checkpoints.families.encoder_family import (
     read_rope,
     read_sizes,
     text_encoder,
-    weights_and_biases,
 )
 from model.checkpoints.formats.files import positive_integer, unsupported
 from model.config import NormPosition, NormSpec, Rope, TextEncoderConfig
@@ -40,15 +39,15 @@ THETAS = {FULL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10
 
 MODERN_NAMES = {
     "embedding.tokens": "embeddings.tok_embeddings.weight",
-    "embedding.norm.weight": "embeddings.norm.weight",
-    "layers.{i}.mixer_residual.norm.weight": "layers.{i}.attn_norm.weight",
+    "embedding.norm": "embeddings.norm",
+    "layers.{i}.mixer_residual.norm": "layers.{i}.attn_norm",
     **joined_projections("layers.{i}.attn.Wqkv"),
-    "layers.{i}.mixer.out.weight": "layers.{i}.attn.Wo.weight",
-    "layers.{i}.feed_forward_residual.norm.weight": "layers.{i}.mlp_norm.weight",
-    "layers.{i}.feed_forward.fc1.weight": "layers.{i}.mlp.Wi.weight[0/2]",
-    "layers.{i}.feed_forward.gate.weight": "layers.{i}.mlp.Wi.weight[1/2]",
-    "layers.{i}.feed_forward.fc2.weight": "layers.{i}.mlp.Wo.weight",
-    "norm.weight": "final_norm.weight",
+    "layers.{i}.mixer.out": "layers.{i}.attn.Wo",
+    "layers.{i}.feed_forward_residual.norm": "layers.{i}.mlp_norm",
+    "layers.{i}.feed_forward.fc1": "layers.{i}.mlp.Wi[0/2]",
+    "layers.{i}.feed_forward.gate": "layers.{i}.mlp.Wi[1/2]",
+    "layers.{i}.feed_forward.fc2": "layers.{i}.mlp.Wo",
+    "norm": "final_norm",
 }
 
 
@@ -87,19 +86,16 @@ TABLES = {
     "embedding.tokens": "embeddings.word_embeddings.weight",
     "embedding.types": "embeddings.token_type_embeddings.weight",
 }
-GTE_MODULES = {
+GTE_NAMES = {
+    **TABLES,
     "embedding.norm": "embeddings.LayerNorm",
     "layers.{i}.mixer.out": "encoder.layer.{i}.attention.o_proj",
     "layers.{i}.mixer_residual.norm": "encoder.layer.{i}.attn_ln",
     "layers.{i}.feed_forward.fc2": "encoder.layer.{i}.mlp.down_proj",
     "layers.{i}.feed_forward_residual.norm": "encoder.layer.{i}.mlp_ln",
-}
-GTE_NAMES = {
-    **TABLES,
-    **weights_and_biases(GTE_MODULES),
     **joined_projections("encoder.layer.{i}.attention.qkv_proj"),
-    "layers.{i}.feed_forward.gate.weight": "encoder.layer.{i}.mlp.up_gate_proj.weight[0/2]",
-    "layers.{i}.feed_forward.fc1.weight": "encoder.layer.{i}.mlp.up_gate_proj.weight[1/2]",
+    "layers.{i}.feed_forward.gate": "encoder.layer.{i}.mlp.up_gate_proj[0/2]",
+    "layers.{i}.feed_forward.fc1": "encoder.layer.{i}.mlp.up_gate_proj[1/2]",
 }
 
 
@@ -158,7 +154,8 @@ OLD_OPTIONS = {
 """Maps the options of older files, which are those of GPT-2, to newer names."""
 
 GATED = {"swiglu": "silu", "geglu": "gelu"}
-NOMIC_MODULES = {
+NOMIC_NAMES = {
+    **TABLES,
     "embedding.norm": "emb_ln",
     "layers.{i}.mixer.out": "encoder.layers.{i}.attn.out_proj",
     "layers.{i}.mixer_residual.norm": "encoder.layers.{i}.norm1",
@@ -166,10 +163,6 @@ NOMIC_MODULES = {
     "layers.{i}.feed_forward.gate": "encoder.layers.{i}.mlp.fc11",
     "layers.{i}.feed_forward.fc2": "encoder.layers.{i}.mlp.fc2",
     "layers.{i}.feed_forward_residual.norm": "encoder.layers.{i}.norm2",
-}
-NOMIC_NAMES = {
-    **TABLES,
-    **weights_and_biases(NOMIC_MODULES),
     **joined_projections("encoder.layers.{i}.attn.Wqkv"),
 }
 
