@@ -27,7 +27,7 @@ class NormPosition(StrEnum):
 
 
 class Activation(StrEnum):
-    """The nonlinearity between the two feed-forward layers.
+    """The nonlinearity between the two feed-forward layers, or of a layer after pooling.
 
     GELU_TANH and GELU_SIGMOID are the approximations of GELU by Hendrycks and Gimpel (2016).
     Marian uses GELU_SIGMOID, which is x · sigmoid(1.702 x).
@@ -38,6 +38,7 @@ class Activation(StrEnum):
     GELU = "gelu"
     GELU_TANH = "gelu-tanh"
     GELU_SIGMOID = "gelu-sigmoid"
+    TANH = "tanh"
 
 
 class Sinusoids(StrEnum):
@@ -338,17 +339,29 @@ class Pooling(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DenseConfig:
-    """A linear layer after pooling, with or without a bias and tanh."""
+    """A linear layer after pooling, with or without a bias and an activation."""
 
     inputs: int
     outputs: int
-    has_bias: bool
-    is_tanh: bool
+    has_bias: bool = True
+    activation: Activation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNormConfig:
+    """A layer norm of the vectors after pooling."""
+
+    width: int
+    norm: NormSpec
 
 
 @dataclass(frozen=True, slots=True)
 class NormalizeConfig:
     """Division of a vector by its Euclidean norm."""
+
+
+HeadConfig = DenseConfig | LayerNormConfig | NormalizeConfig
+"""A module after pooling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +387,7 @@ class EmbeddingConfig:
 
     encoder: TextEncoderConfig
     pooling: tuple[Pooling, ...] = (Pooling.MEAN,)  # the results are concatenated in this order
-    modules: tuple[DenseConfig | NormalizeConfig, ...] = ()
+    modules: tuple[HeadConfig, ...] = ()
     max_tokens: int = 512  # of a text, special tokens included
     prompts: Mapping[str, str] = field(default_factory=dict)  # name to prefix of a text
     default_prompt: str | None = None  # name used if a request names none; None for no prefix
@@ -391,12 +404,11 @@ class EmbeddingConfig:
             reasons.append(f"the default prompt {self.default_prompt!r} is not among the prompts")
         width = self.pooled_size
         for module in self.modules:
-            if isinstance(module, DenseConfig):
-                if module.inputs != width:
-                    reasons.append(
-                        f"a Dense of {module.inputs} inputs gets vectors of size {width}"
-                    )
-                width = module.outputs
+            inputs = getattr(module, "inputs", getattr(module, "width", width))
+            if inputs != width:
+                kind = type(module).__name__.removesuffix("Config")
+                reasons.append(f"a {kind} of {inputs} inputs gets vectors of size {width}")
+            width = module.outputs if isinstance(module, DenseConfig) else width
         if reasons:
             raise UnsupportedModelError("this configuration", reasons)
 

@@ -9,6 +9,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
+    DistilBertConfig,
+    DistilBertForSequenceClassification,
+    GteConfig,
+    GteForSequenceClassification,
+    ModernBertConfig,
+    ModernBertForSequenceClassification,
     MPNetConfig,
     MPNetForSequenceClassification,
     RobertaConfig,
@@ -27,12 +33,28 @@ SIZES: dict[str, Any] = {
     "max_position_embeddings": 40,
     "num_labels": 1,
 }
+IDS = {f"{name}_token_id": 1 for name in ("pad", "bos", "eos", "cls", "sep")}
 FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "bert": (BertForSequenceClassification, BertConfig, {}),
     "roberta": (RobertaForSequenceClassification, RobertaConfig, {"type_vocab_size": 1}),
     "xlm-roberta": (XLMRobertaForSequenceClassification, XLMRobertaConfig, {"type_vocab_size": 1}),
     "mpnet": (MPNetForSequenceClassification, MPNetConfig, {}),
+    "distilbert": (DistilBertForSequenceClassification, DistilBertConfig, {"hidden_dim": 64}),
+    "gte": (GteForSequenceClassification, GteConfig, {"type_vocab_size": 2}),
+    "modernbert": (ModernBertForSequenceClassification, ModernBertConfig, IDS),
+    "modernbert, mean": (
+        ModernBertForSequenceClassification,
+        ModernBertConfig,
+        {**IDS, "classifier_pooling": "mean", "classifier_bias": True},
+    ),
 }
+SEGMENTED = ("bert", "gte")
+"""The families that read segments."""
+
+
+def limit_of(family: str) -> int:
+    """Returns the largest number of tokens; some families count positions from the padding id."""
+    return 38 if family in ("roberta", "xlm-roberta", "mpnet") else SIZES["max_position_embeddings"]
 
 
 def tokenizer(family: str) -> Tokenizer:
@@ -40,7 +62,7 @@ def tokenizer(family: str) -> Tokenizer:
     vocabulary = {word: number for number, word in enumerate(WORDS)}
     made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
-    if family == "bert":
+    if family in SEGMENTED:
         made.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 0))
     elif family == "roberta":
         made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
@@ -53,16 +75,28 @@ def tokenizer(family: str) -> Tokenizer:
     return made
 
 
-def make_modular(folder: Path, activation: str) -> None:
-    """Adds the files that sentence-transformers writes since version 5.4."""
-    kind = "sentence_transformers.base.modules.transformer.Transformer"
-    modules = [{"idx": 0, "name": "0", "path": "", "type": kind}]
+MODULES = "sentence_transformers"
+
+
+def make_modular(folder: Path, activation: str | None = None, *others: tuple[str, str]) -> None:
+    """Adds the files that sentence-transformers writes since version 5.4.
+
+    `others` has the folder and the kind of each module after the transformer.
+    """
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"{MODULES}.{kind}"}
+        for number, (path, kind) in enumerate(
+            [("", "base.modules.transformer.Transformer"), *others]
+        )
+    ]
     (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-    own = {"model_type": "CrossEncoder", "prompts": {}, "activation_fn": activation}
+    own: dict[str, Any] = {"model_type": "CrossEncoder", "prompts": {}}
+    own["activation_fn"] = activation
     path = folder / "config_sentence_transformers.json"
     path.write_text(json.dumps(own | {"default_prompt_name": None}), encoding="utf-8")
     task = {"transformer_task": "sequence-classification", "module_output_name": "scores"}
-    (folder / "sentence_bert_config.json").write_text(json.dumps(task), encoding="utf-8")
+    if not others:
+        (folder / "sentence_bert_config.json").write_text(json.dumps(task), encoding="utf-8")
 
 
 def write_cross_encoder(folder: Path, family: str = "bert", **changes: Any) -> Any:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from model.backends.native.library import can_serve, is_supported, select_native_precision
 from model.backends.native.text_runner import NativeTextEncoder
 from model.checkpoints.families.cross_encoders import (
+    HEADS,
     CrossEncoderConfig,
     CrossEncoderFiles,
-    head_names,
     read_cross_encoder,
 )
 from model.checkpoints.families.sentence_transformers import (
@@ -24,7 +24,7 @@ from model.checkpoints.families.sentence_transformers import (
     load_tokenizer,
     read_config,
 )
-from model.checkpoints.families.splade import HEADS
+from model.checkpoints.families.splade import HEADS as SPLADE_HEADS
 from model.checkpoints.families.text_encoders import family_of
 from model.checkpoints.formats.files import find_weights, forget_pages, read_options, weight_files
 from model.checkpoints.formats.tensors import read_tensors
@@ -36,8 +36,8 @@ from model.precision import Precision, select_precision
 from model.quantization.asymmetric import quantize, restore
 
 NOTHING = re.compile(r"(?!)")
-UNUSED = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.")
-"""Matches what a cross-encoder need not use: two constants, and the pooler if not in the head."""
+UNUSED = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^lm_head\.")
+"""Matches what a cross-encoder need not use: two constants, and heads for other tasks."""
 
 TOKENS = "embeddings.word_embeddings.weight"
 TYPES = "embeddings.token_type_embeddings.weight"
@@ -85,12 +85,7 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     else:
         family = family_of(read_options(files.encoder / CONFIG), CONFIG)
         fill_encoder(model.encoder, read_tensors(path), family, str(path))
-    folders = [folder for kind, folder in files.head or () if kind != "Pooling"]
-    for module, folder in zip(model.head, folders, strict=True):
-        if isinstance(module, Dense):
-            weights = find_weights(folder)
-            names = [(name, name) for name, _ in module.named_parameters()]
-            fill(module, read_tensors(weights), names, NOTHING, str(weights))
+    _fill_head(model, files)
     if precision is Precision.INT8 or (precision is Precision.FLOAT16 and dtype == "auto"):
         precision = _round(model, files, device, dtype, precision)
     if precision is Precision.INT8:
@@ -99,12 +94,21 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     return on_device(model, device, precision)
 
 
+def _fill_head(model: EmbeddingModel, files: EmbeddingFiles) -> None:
+    folders = [folder for kind, folder in files.head or () if kind != "Pooling"]
+    for module, folder in zip(model.head, folders, strict=True):
+        if parameters := [name for name, _ in module.named_parameters()]:
+            weights, prefix = find_weights(folder), "" if isinstance(module, Dense) else "norm."
+            names = [(name, prefix + name) for name in parameters]
+            fill(module, read_tensors(weights), names, NOTHING, str(weights))
+
+
 def _load_sparse(
     files: EmbeddingFiles, config: EmbeddingConfig, device: torch.device, dtype: str
 ) -> EmbeddingModel:
     """Returns a SPLADE model. As for cross-encoders, `auto` selects neither int8 nor float16."""
     options, path = read_options(files.encoder / CONFIG), find_weights(files.encoder)
-    family, (dense, norm, bias) = family_of(options, CONFIG), HEADS[options["model_type"]]
+    family, (dense, norm, bias) = family_of(options, CONFIG), SPLADE_HEADS[options["model_type"]]
     arrays = normal_names(read_tensors(path), family)
     if bias not in arrays:  # one tensor of two names; a file has one of them
         bias = f"{bias.removesuffix('bias')}decoder.bias"
@@ -192,17 +196,37 @@ def load_cross_encoder_model(
     embedding models cannot check an output of one number.
     """
     config = read_cross_encoder(files)
-    path = find_weights(files.folder)
-    options = read_options(files.folder / CONFIG)
+    path = find_weights(files.encoder)
+    options = read_options(files.encoder / CONFIG)
     family = family_of(options, CONFIG)
     with torch.device("meta"):
         model = EmbeddingModel(config.model)
     arrays = folded(normal_names(read_tensors(path), family), config)
-    pairs = [(f"encoder.{ours}", theirs) for ours, theirs in name_pairs(family, model.encoder)]
-    for ours, theirs in head_names(options):
-        pairs += [(f"{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias")]
-    fill(model, arrays, pairs, UNUSED, str(path))
+    pairs = name_pairs(family, model.encoder)
+    if files.head is not None and not config.answers:
+        fill(model.encoder, arrays, pairs, family.ignored, str(path))
+        _fill_head(model, files)
+    else:
+        pairs = [(f"encoder.{ours}", theirs) for ours, theirs in pairs]
+        for number, name in enumerate(HEADS[options["model_type"]]):
+            for own, _ in model.head[number].named_parameters():
+                theirs = f"{name}.{own.removeprefix('linear.')}"
+                pairs.append((f"head.{number}.{own}", theirs))
+        arrays |= answer_weights(arrays, config.answers)
+        fill(model, arrays, pairs, UNUSED, str(path))
     return _without_check(model, device, dtype)
+
+
+def answer_weights(arrays: Mapping[str, NDArray[Any]], answers: Sequence[int]) -> dict[str, Any]:
+    """Returns the weights of a score, which is a logit of a language model, or a difference of two.
+
+    The output layer may be the token table, which a file has once.
+    """
+    table = arrays.get("lm_head.weight", arrays.get("embed_tokens.weight"))
+    if table is None or not answers:
+        return {}
+    first, *others = (np.asarray(table[answer]) for answer in answers)
+    return {"score.weight": np.subtract(first, sum(others))[None]}
 
 
 def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:

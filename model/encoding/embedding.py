@@ -20,10 +20,17 @@ from model.architectures.stack import TextEncoder
 from model.backends.cuda.staging import upload
 from model.backends.encoder_batch import HiddenTexts, LayerBatch, begin_batch, pads_on, run_layers
 from model.backends.native.text_runner import NativeTextEncoder
-from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling, SparseConfig
+from model.config import (
+    DenseConfig,
+    EmbeddingConfig,
+    HeadConfig,
+    LayerNormConfig,
+    Pooling,
+    SparseConfig,
+)
 from model.encoding.sliced_pass import SlicedPass, batches
 from model.inspection.captures.capture import Slices
-from model.layers.attention import fuse_projections
+from model.layers.attention import fuse_projections, new_norm
 from model.layers.sublayers import ACTIVATIONS
 from model.precision import Precision
 from model.sequence import check_ids
@@ -99,18 +106,18 @@ class Normalize(nn.Module):
 
 
 class Dense(nn.Module):
-    """A linear layer with an optional tanh."""
+    """A linear layer with an optional activation."""
 
     def __init__(self, config: DenseConfig) -> None:
         super().__init__()
         self.linear = nn.Linear(config.inputs, config.outputs, bias=config.has_bias)
-        self.is_tanh = config.is_tanh
+        self.activation = config.activation
 
     def forward(self, x: Tensor) -> Tensor:
         # On a CPU, a row in a product of several rows could get other bits.
         rows = torch.split(x, 1) if x.device.type == "cpu" else [x]
         y = torch.cat([self.linear(row) for row in rows])
-        return y.tanh() if self.is_tanh else y
+        return y if self.activation is None else ACTIVATIONS[self.activation](y)
 
 
 class WordScores(nn.Module):
@@ -196,7 +203,9 @@ class EmbeddingModel(nn.Module):
         return embedded
 
 
-def new_module(config: DenseConfig | NormalizeConfig) -> nn.Module:
+def new_module(config: HeadConfig) -> nn.Module:
+    if isinstance(config, LayerNormConfig):
+        return new_norm(config.width, config.norm)
     return Dense(config) if isinstance(config, DenseConfig) else Normalize()
 
 

@@ -25,6 +25,7 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     Activation.GELU: F.gelu,
     Activation.GELU_TANH: partial(F.gelu, approximate="tanh"),
     Activation.GELU_SIGMOID: gelu_sigmoid,
+    Activation.TANH: torch.tanh,
 }
 
 

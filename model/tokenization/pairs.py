@@ -4,11 +4,17 @@ Some cross-encoders add a vector of its segment to each id. Segment 0 consists o
 text, and segment 1 of all other ids. With some tokenizers, all ids are in segment 0.
 """
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from model.errors import CheckpointFormatError
 from model.tokenization.text import End, TextTokenizer, split_template
+
+Inputs = tuple[str] | tuple[str, str]
+"""One text, or a pair of a query and a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +65,37 @@ class PairTokenizer:
                 f"is {max_tokens}"
             )
 
-    def encode(self, text: str, end: End = "right") -> tuple[list[int], bool]:
-        """Returns the ids of a query or a text, without special tokens, and whether they are all.
+    def tokenize(
+        self, inputs: Sequence[Inputs], limit: int = sys.maxsize, end: End = "right"
+    ) -> list[TokenizedPair]:
+        """Tokenises each text, or each pair; a pair that is too long is truncated.
 
-        Of a very long text, only a part is tokenised, which has more than `max_tokens` ids. Ids
-        are missing on the side `end`.
+        Args:
+            inputs: Texts, each alone or after its query.
+            limit: Number of tokens to which each text is cut first, beside the query.
+            end: Side on which texts are cut.
         """
-        return self.tokenizer.encode("", text, self.max_tokens, end)
+
+        @cache
+        def encode(text: str) -> tuple[list[int], bool]:
+            # Of a very long text, only a part is tokenised, which has more than `max_tokens` ids.
+            return self.tokenizer.encode("", text, self.max_tokens, end)
+
+        def document(text: str) -> tuple[list[int], bool]:
+            ids, is_exact = encode(text)
+            return (cut(ids, limit, end), True) if len(ids) > limit else (ids, is_exact)
+
+        return [
+            self.pair(encode(each[0]), document(each[1]), end)
+            if len(each) == 2
+            else self.single(document(each[0]), end)
+            for each in inputs
+        ]
 
     def pair(
         self, query: tuple[list[int], bool], text: tuple[list[int], bool], end: End = "right"
     ) -> TokenizedPair:
-        """Joins a query and a text, both from `encode`.
+        """Joins the ids of a query and of a text, each with whether these are all of its ids.
 
         Of a pair that is too long, the longer part is truncated first, on the side `end`.
         """
@@ -87,12 +112,62 @@ class PairTokenizer:
         return TokenizedPair(ids, segment_start, num_tokens, query[1] and text[1])
 
     def single(self, text: tuple[list[int], bool], end: End = "right") -> TokenizedPair:
-        """Adds special tokens to a text from `encode`, which is truncated; all are in segment 0."""
+        """Adds special tokens to the ids of a text, which is truncated; all are in segment 0."""
         before, behind = self.tokenizer.special_ids
         num_special = len(before) + len(behind)
         kept = cut(text[0], min(len(text[0]), self.max_tokens - num_special), end)
         ids = [*before, *kept, *behind]
         return TokenizedPair(ids, len(ids), len(text[0]) + num_special, text[1])
+
+
+class PromptedPairTokenizer:
+    """Tokenises a query and a text within the prompt of a language model.
+
+    Of a pair that is too long, the end of the text is cut, so that the prompt stays whole.
+
+    Args:
+        tokenizer: Tokenizer of the model. The ids around single texts are its special tokens.
+        max_tokens: Largest number of tokens of a pair, those of the prompt included.
+        prompt: The prompt before the query, between query and text, and after the text. The last
+            part begins with a token of its own, so that it does not change the tokens before.
+        name: Name of the file of the tokenizer, for messages.
+    """
+
+    def __init__(
+        self, tokenizer: TextTokenizer, max_tokens: int, prompt: tuple[str, str, str], name: str
+    ) -> None:
+        self.tokenizer, self.max_tokens = tokenizer, max_tokens
+        self.opening, self.between, closing = prompt
+        read = tokenizer.tokenizer.encode(closing, add_special_tokens=False)
+        self.closing: list[int] = read.ids
+        if not closing.startswith(read.tokens[0]) or len(read.tokens[0]) < 2:
+            raise CheckpointFormatError(f"{name} has no token for the beginning of {closing!r}")
+
+    def tokenize(
+        self, inputs: Sequence[Inputs], limit: int = sys.maxsize, end: End = "right"
+    ) -> list[TokenizedPair]:
+        """Tokenises each text, or each pair, with the arguments of `PairTokenizer.tokenize`."""
+        return [self._tokenize(each, limit, end) for each in inputs]
+
+    def _tokenize(self, inputs: Inputs, limit: int, end: End) -> TokenizedPair:
+        *queries, text = inputs
+        # A text without a query is read as it is; a client may have put a prompt around it.
+        head = "".join([f"{self.opening}{query}{self.between}" for query in queries])
+        closing = self.closing if queries else []
+        encode, room = self.tokenizer.encode, self.max_tokens - len(closing)
+        ids, is_exact = encode(head, text, room)
+        num_tokens = len(ids)
+        if num_tokens > min(room, limit):
+            first, _ = encode(head, "")
+            num_tokens = min(num_tokens, len(first) + limit)
+            size = min(room, num_tokens)
+            is_exact = is_exact or num_tokens < len(ids)
+            ids = ids[:size]
+            if end == "left" and size > len(first):
+                last, _ = encode("", text, size, end)
+                ids = [*first, *last[len(first) - size :]]
+        ids = [*ids, *closing]
+        return TokenizedPair(ids, len(ids), num_tokens + len(closing), is_exact)
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, Field
 from starlette.responses import Response
 
+from model.tokenization.pairs import Inputs
 from service.api.context import context_of, services_of
 from service.api.openai.embeddings import EmbeddingsUsage, usage_of
 from service.api.request.reading import unless_disconnected
@@ -22,7 +23,7 @@ from service.errors import InvalidRequestError
 from service.tasks.embedding.inputs import ScoreParameters, check_list, check_text
 from service.tasks.embedding.limits import check_num_inputs
 from service.tasks.parameters import ListOf, Natural, example, not_empty
-from service.tasks.reranking import Inputs, Reranker, Scored
+from service.tasks.reranking import Reranker, Scored
 
 MAX_RANK_FIELDS = 64
 

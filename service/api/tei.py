@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, PlainValidator, Validati
 from starlette.responses import Response
 
 from model.config import EmbeddingConfig, Pooling
+from model.tokenization.pairs import Inputs as ScoreInputs
 from model.tokenization.tokenizer import TokenizedText
 from service.api import health, vectors
 from service.api.context import context_of, services_of
@@ -64,7 +65,6 @@ from service.tasks.embedding.inputs import (
     check_text,
 )
 from service.tasks.parameters import ListOf, Parameters, Positive, example, not_empty, refuse
-from service.tasks.reranking import Inputs as ScoreInputs
 from service.tasks.vocabulary import ServedReader, find_reader, find_vocabulary
 
 ErrorType = Literal["Unhealthy", "Backend", "Overloaded", "Validation", "Tokenizer"]

@@ -17,7 +17,7 @@ from model.checkpoints.families.sentence_transformers import (
 )
 from model.checkpoints.load import ModelFiles, Vocabularies, load_vocabularies
 from model.config import EmbeddingConfig
-from model.tokenization.pairs import PairTokenizer
+from model.tokenization.pairs import PairTokenizer, PromptedPairTokenizer
 from model.tokenization.text import TextTokenizer
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import UnsupportedLanguageError
@@ -177,7 +177,7 @@ class ServedReranker(AnyServed):
 
     files: CrossEncoderFiles
     config: CrossEncoderConfig
-    tokenizer: PairTokenizer
+    tokenizer: PairTokenizer | PromptedPairTokenizer
 
     @classmethod
     def load(cls, files: CrossEncoderFiles) -> "ServedReranker":

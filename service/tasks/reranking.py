@@ -3,13 +3,12 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.tokenization.pairs import TokenizedPair, cut
+from model.tokenization.pairs import Inputs, TokenizedPair
 from service.items import RerankItem
 from service.models.catalog import Catalog
 from service.models.served import ServedReranker
@@ -21,9 +20,6 @@ from service.tasks.embedding.limits import check_num_inputs, check_num_tokens, f
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
 Scores = NDArray[np.float32]
-
-Inputs = tuple[str] | tuple[str, str]
-"""One text, or a pair of a query and a text."""
 
 
 class Scored(NamedTuple):
@@ -97,20 +93,8 @@ class Reranker:
 def tokenize(
     served: ServedReranker, inputs: Sequence[Inputs], options: ScoreParameters
 ) -> list[TokenizedPair]:
-    tokenizer, end = served.tokenizer, options.truncation_direction
     limit = options.max_tokens_per_doc or sys.maxsize
-    encode = lru_cache(maxsize=None)(lambda text: tokenizer.encode(text, end))
-
-    def document(text: str) -> tuple[list[int], bool]:
-        ids, is_exact = encode(text)
-        return (cut(ids, limit, end), True) if len(ids) > limit else (ids, is_exact)
-
-    return [
-        tokenizer.pair(encode(each[0]), document(each[1]), end)
-        if len(each) == 2
-        else tokenizer.single(document(each[0]), end)
-        for each in inputs
-    ]
+    return served.tokenizer.tokenize(inputs, limit, options.truncation_direction)
 
 
 def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:

@@ -15,7 +15,13 @@ from model.errors import UnsupportedModelError
 from service.models.served import ServedReranker
 from service.tasks.embedding.inputs import ScoreParameters
 from service.tasks.reranking import ids_of, tokenize
-from tests.tiny_cross_encoder import FAMILIES, tokenizer, write_cross_encoder
+from tests.tiny_cross_encoder import (
+    FAMILIES,
+    SEGMENTED,
+    limit_of,
+    tokenizer,
+    write_cross_encoder,
+)
 from tests.tiny_text import change_json, write_json
 
 QUERY = "where did the cat sit"
@@ -61,7 +67,7 @@ def their_scores(
     side: str = "right",
     has_segments: bool | None = None,
 ) -> list[float]:
-    """Scores of transformers, each pair alone. By default only BERT reads segments."""
+    """Scores of transformers, each pair alone."""
     theirs: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer(family), pad_token="<pad>", truncation_side=side
     )
@@ -73,7 +79,7 @@ def their_scores(
             truncation="longest_first",
             max_length=limit,
             return_tensors="pt",
-            return_token_type_ids=family == "bert" if has_segments is None else has_segments,
+            return_token_type_ids=family in SEGMENTED if has_segments is None else has_segments,
         )
         with torch.inference_mode():
             scores.append(float(model(**inputs).logits[0, 0]))
@@ -86,9 +92,8 @@ def test_scores_are_those_of_transformers(
     theirs: Any, family: str, folder: Path, query: str, side: Any
 ) -> None:
     """Also of pairs that are too long, whose longer part is cut first."""
-    limit = 40 if family == "bert" else 38  # positions from the padding id on
-    expected = their_scores(theirs, family, query, TEXTS, limit, side)
-    np.testing.assert_allclose(our_scores(folder, TEXTS, query, side), expected, atol=1e-4)
+    expected = their_scores(theirs, family, query, TEXTS, limit_of(family), side)
+    np.testing.assert_allclose(our_scores(folder, TEXTS, query, side), expected, atol=1e-5)
     assert np.ptp(expected) > 0.01
 
 
@@ -98,9 +103,8 @@ def test_very_long_text_is_cut_at_the_requested_end(
 ) -> None:
     """Of such a text only one end is tokenised."""
     texts = [f"on a mat {'cat ' * 30_000}who runs home ."]
-    limit = 40 if family == "bert" else 38
-    expected = their_scores(theirs, family, QUERY, texts, limit, side)
-    np.testing.assert_allclose(our_scores(folder, texts, side=side), expected, atol=1e-4)
+    expected = their_scores(theirs, family, QUERY, texts, limit_of(family), side)
+    np.testing.assert_allclose(our_scores(folder, texts, side=side), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def test_tokenizer_may_put_both_parts_of_a_bert_in_one_segment(
     tokenizer(family).save(str(tmp_path / "tokenizer.json"))
     write_json(tmp_path / "tokenizer_config.json", options)
     expected = their_scores(model, family, QUERY, TEXTS, 40, has_segments=not options)
-    np.testing.assert_allclose(our_scores(tmp_path), expected, atol=1e-4)
+    np.testing.assert_allclose(our_scores(tmp_path), expected, atol=1e-5)
 
 
 def test_truncation_of_the_left_side_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from model.backends.encoder_batch import HiddenTexts, LayerBatch, padded_batch, run_layers
-from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
+from model.config import Activation, DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, EmbeddingModel, embed, pool
 from model.encoding.sliced_pass import batches
 from model.errors import InputError, UnsupportedModelError
@@ -41,7 +41,7 @@ def test_number_of_rows_does_not_change_bits() -> None:
 def test_texts_of_one_length_are_pooled_together_with_the_same_bits(
     way: Pooling, width: int
 ) -> None:
-    modules = (DenseConfig(width, 96, True, True), NormalizeConfig())
+    modules = (DenseConfig(width, 96, True, Activation.TANH), NormalizeConfig())
     model = EmbeddingModel(
         replace(new_model(d_model=width).config, pooling=(way,), modules=modules)
     )
@@ -154,7 +154,7 @@ class PaddedModel:
 
 
 def test_head_is_in_float32_behind_an_encoder_in_bfloat16() -> None:
-    modules = (DenseConfig(16, 4, has_bias=False, is_tanh=False), NormalizeConfig())
+    modules = (DenseConfig(16, 4, has_bias=False), NormalizeConfig())
     model = new_model({"modules": modules})
     (expected,) = embed(model, jobs(9))
     model.encoder.bfloat16()
@@ -184,7 +184,7 @@ CONFIGS: list[tuple[dict[str, Any], str]] = [
     ({"pooling": ()}, "no way of pooling"),
     ({"max_tokens": 81}, "max_tokens is 81, it must be from 1 to 80"),
     ({"default_prompt": "query"}, "'query' is not among the prompts"),
-    ({"modules": (DenseConfig(7, 4, True, True),)}, "Dense of 7 inputs gets vectors of size 16"),
+    ({"modules": (DenseConfig(7, 4),)}, "Dense of 7 inputs gets vectors of size 16"),
 ]
 
 

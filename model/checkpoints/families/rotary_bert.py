@@ -202,8 +202,8 @@ HEADS = re.compile(r"(^|\.)embeddings\.position_ids$|^(pooler|cls|lm_head|head|d
 GTE_HEADS = re.compile(rf"{HEADS.pattern}|^classifier\.")
 
 
-def _gte(theta: float, *embedders: str) -> Family:
-    return Family(embedders, "new.", GTE_NAMES, partial(read_gte, theta=theta), GTE_HEADS)
+def _gte(theta: float, prefix: str, *embedders: str) -> Family:
+    return Family(embedders, prefix, GTE_NAMES, partial(read_gte, theta=theta), GTE_HEADS)
 
 
 MODERN = "ModernBertModel", "ModernBertForMaskedLM"
@@ -211,7 +211,7 @@ NOMIC = "NomicBertModel", "NomicBertForMaskedLM", "NomicBertForPreTraining"
 FAMILIES = {
     "modernbert": Family(MODERN, "model.", MODERN_NAMES, read_modern_bert, HEADS),
     # Alibaba's files have the `model_type` `new`, and those of transformers `gte`.
-    "new": _gte(10_000.0, "NewModel", "NewForMaskedLM", "NewForTokenClassification"),
-    "gte": _gte(160_000.0, "GteModel", "GteForMaskedLM"),
+    "new": _gte(10_000.0, "new.", "NewModel", "NewForMaskedLM", "NewForTokenClassification"),
+    "gte": _gte(160_000.0, "gte.", "GteModel", "GteForMaskedLM"),
     "nomic_bert": Family(NOMIC, "bert.", NOMIC_NAMES, read_nomic_bert, HEADS),
 }

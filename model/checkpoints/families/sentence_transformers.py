@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 from safetensors import SafetensorError, safe_open
 
@@ -29,7 +29,17 @@ from model.checkpoints.formats.files import (
     unsupported,
     weight_files,
 )
-from model.config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling, TextEncoderConfig
+from model.config import (
+    Activation,
+    DenseConfig,
+    EmbeddingConfig,
+    HeadConfig,
+    LayerNormConfig,
+    NormalizeConfig,
+    NormSpec,
+    Pooling,
+    TextEncoderConfig,
+)
 from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
 from model.regular_files import MAX_WEIGHT_BYTES, check_file
 from model.tokenization.text import TextTokenizer
@@ -48,7 +58,15 @@ TRANSFORMER_CONFIGS = (
 )
 """Names of the file with the encoder's options, newest first. The first existing file is read."""
 
-TANH = {"torch.nn.modules.activation.Tanh": True, "torch.nn.modules.linear.Identity": False}
+IDENTITY = "torch.nn.modules.linear.Identity"
+# Maps the activations of Dense modules to ours, the default first.
+DENSE_ACTIVATIONS: dict[str, Activation | None] = {
+    "torch.nn.modules.activation.Tanh": Activation.TANH,
+    "torch.nn.modules.activation.GELU": Activation.GELU,
+    "torch.nn.modules.activation.ReLU": Activation.RELU,
+    "torch.nn.modules.activation.SiLU": Activation.SWISH,
+    IDENTITY: None,
+}
 SWITCH = "pooling_mode_"
 # Maps the names in older files to ways of pooling. The vectors are concatenated in this order.
 SWITCHES = {
@@ -64,18 +82,20 @@ WAYS = {**SWITCHES, **{way.value: way for way in Pooling}}
 # Options that change the computation of a module. Each option has its implemented values, the
 # default first.
 TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {
-    "transformer_task": ("feature-extraction",),
-    "module_output_name": ("token_embeddings", None),
     "processing_kwargs": ({}, None),
     "query_length": (None,),
     "document_length": (None,),
     "query_expansion": (None,),
 }
-SPARSE_SUPPORTED = {"transformer_task": ("fill-mask",)}
-CLASSIFIER_SUPPORTED = TRANSFORMER_SUPPORTED | {
-    "transformer_task": ("sequence-classification",),
-    "module_output_name": ("scores", None),
+SCORES = "scores"
+LOGIT_SCORE = "LogitScore"
+# Maps the last module of a model to (`transformer_task`, `module_output_name`) of its Transformer.
+TASKS = {
+    "Transformer": ("sequence-classification", SCORES),
+    splade.MODULE: ("fill-mask", "token_embeddings"),
+    LOGIT_SCORE: ("text-generation", "causal_logits"),
 }
+USUAL_TASK = "feature-extraction", "token_embeddings"
 # With `include_prompt`, the tokens of a prompt are pooled together with the tokens of the text.
 POOLING_SUPPORTED = {"include_prompt": (True,)}
 HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -83,6 +103,7 @@ HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "module_output_name": ("sentence_embedding", None),
     "use_residual": (False,),
 }
+SCORE_SUPPORTED = HEAD_SUPPORTED | {"module_output_name": (SCORES,)}
 STATIC_TOKENS = 2**16
 """Largest number of tokens of a text for a static model, which has no limit of its own."""
 
@@ -103,6 +124,7 @@ class EmbeddingFiles:
     encoder: Path
     head: tuple[tuple[str, Path], ...] | None = None
     is_static: bool = False
+    is_pairwise: ClassVar[bool] = False  # whether its modules score pairs of texts
 
     @cached_property
     def revision(self) -> str:
@@ -167,7 +189,7 @@ def read_folder(folder: Path) -> EmbeddingFiles:
         raise CheckpointNotFoundError(
             f"{folder} holds no embedding model: model_type is {kind!r}, supported: {known}"
         )
-    elif text_encoders.FAMILIES[kind].needs_modules:
+    elif text_encoders.FAMILIES[kind].needs_modules and not is_reranker(folder):
         raise CheckpointNotFoundError(
             f"{folder} holds no embedding model: it has no {MODULES}, without which a model of the "
             f"model_type {kind!r} writes texts. Save it with sentence-transformers if it embeds"
@@ -191,25 +213,40 @@ def _tokenizer_advice(folder: Path) -> str:
     )
 
 
+def is_reranker(folder: Path) -> bool:
+    """Returns whether a language model without `modules.json` reranks.
+
+    Its architecture says so, or else its name does: Qwen3-Reranker is a Qwen3ForCausalLM.
+    """
+    named = str(read_options(folder / CONFIG).get("architectures"))
+    return "ForSequenceClassification" in named or "rerank" in title_of(folder.resolve()).lower()
+
+
+def is_cross_encoder(folder: Path) -> bool:
+    """Returns whether sentence-transformers wrote a folder as a cross-encoder."""
+    return read_options_if_there(folder / PROMPTS).get("model_type") == "CrossEncoder"
+
+
 def _is_classifier(folder: Path) -> bool:
-    """Returns whether the only module is a transformer, as of a cross-encoder since version 5.4."""
-    modules = read_json(folder / MODULES) if (folder / MODULES).is_file() else None
+    """Returns whether the only module is a transformer in the folder itself."""
+    modules = _listed_modules(folder)
     return (
-        isinstance(modules, list)
-        and len(modules) == 1
-        and isinstance(modules[0], dict)
-        and _kind(str(modules[0].get("type"))) == "Transformer"
+        len(modules) == 1
+        and _last_kind(folder) == "Transformer"
         and modules[0].get("path") == ""
-        and read_options_if_there(folder / PROMPTS).get("model_type") == "CrossEncoder"
+        and is_cross_encoder(folder)
     )
 
 
-def _is_sparse(folder: Path) -> bool:
+def _last_kind(folder: Path) -> str:
+    modules = _listed_modules(folder)
+    return _kind(str(modules[-1].get("type"))) if modules else ""
+
+
+def _listed_modules(folder: Path) -> list[dict[str, Any]]:
     modules = read_json(folder / MODULES) if (folder / MODULES).is_file() else None
-    listed = (
-        [each for each in modules if isinstance(each, dict)] if isinstance(modules, list) else []
-    )
-    return splade.MODULE in [_kind(str(each.get("type"))) for each in listed]
+    listed = modules if isinstance(modules, list) else []
+    return listed if all(isinstance(each, dict) for each in listed) else []
 
 
 def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...], bool]:
@@ -226,10 +263,12 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...], boo
         wanted = {0: ("StaticEmbedding",)}
     if kinds[1:] == [splade.MODULE]:
         wanted = {0: splade.ENCODERS, 1: (splade.MODULE,)}
+    if kinds[1:] == [LOGIT_SCORE]:
+        wanted[1] = (LOGIT_SCORE,)
     reasons = [
         f"module {number} is {parts[number][0]}, supported: {', '.join(known)}"
         for number, kind in enumerate(kinds)
-        if kind not in (known := wanted.get(number, ("Dense", "Normalize")))
+        if kind not in (known := wanted.get(number, ("Dense", "LayerNorm", "Normalize")))
     ]
     if len(parts) < len(wanted):
         reasons.append(f"it lists {len(parts)} modules, needed: Transformer, Pooling")
@@ -261,19 +300,26 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
         encoder = text_encoders.read_config(options, str(config))
         text_encoders.check_embedder(options, str(config))
     pooling: tuple[Pooling, ...] = (Pooling.MEAN,)  # the default of sentence-transformers
-    modules: list[DenseConfig | NormalizeConfig] = []
+    modules: list[HeadConfig] = []
     sparse = None
-    for kind, folder in files.head or ():
+    for number, (kind, folder) in enumerate(files.head or ()):
         if kind == "Pooling":
             pooling = _read_pooling(folder / CONFIG)
+        elif kind == LOGIT_SCORE:
+            pooling = (Pooling.LAST_TOKEN,)
+            modules.append(DenseConfig(encoder.d_model, 1, has_bias=False))
         elif kind == splade.MODULE:
             sparse = splade.read_splade(options, folder / CONFIG)
         elif kind == "Dense":
-            modules.append(_read_dense(folder / CONFIG))
+            is_score = files.is_pairwise and number + 1 == len(files.head or ())
+            supported = SCORE_SUPPORTED if is_score else HEAD_SUPPORTED
+            modules.append(_read_dense(folder / CONFIG, supported))
+        elif kind == "LayerNorm":
+            modules.append(_read_layer_norm(folder / CONFIG))
         else:  # in older versions, Normalize has no config
             check_options(folder / CONFIG, read_options_if_there(folder / CONFIG), HEAD_SUPPORTED)
             modules.append(NormalizeConfig())
-    prompts, default = _read_prompts(files.folder / PROMPTS)
+    prompts, default = read_prompts(files.folder / PROMPTS)
     tokens = STATIC_TOKENS if files.is_static else read_max_tokens(files.encoder, encoder)
     try:
         return EmbeddingConfig(encoder, pooling, tuple(modules), tokens, prompts, default, sparse)
@@ -321,20 +367,29 @@ def _switched_on(options: Mapping[str, Any]) -> list[str]:
     return [*(name for name in SWITCHES if name in on), *sorted(on - SWITCHES.keys())]
 
 
-def _read_dense(path: Path) -> DenseConfig:
+def _read_layer_norm(path: Path) -> LayerNormConfig:
+    options, reasons = read_options(path), list[str]()
+    width = positive_integer(options, "dimension", 0, reasons)
+    if reasons:
+        raise UnsupportedModelError(str(path), reasons)
+    return LayerNormConfig(width, NormSpec(1e-5))  # the default of PyTorch
+
+
+def _read_dense(path: Path, supported: Mapping[str, tuple[Any, ...]]) -> DenseConfig:
     options = read_options(path)
-    reasons = unsupported(options, HEAD_SUPPORTED)
-    activation = str(options.get("activation_function", next(iter(TANH))))
-    if activation not in TANH:
-        reasons.append(f"activation_function is {activation}, supported: {', '.join(TANH)}")
+    reasons = unsupported(options, supported)
+    known = DENSE_ACTIVATIONS
+    activation = str(options.get("activation_function", next(iter(known))))
+    if activation not in known:
+        reasons.append(f"activation_function is {activation}, supported: {', '.join(known)}")
     inputs = positive_integer(options, "in_features", 0, reasons)
     outputs = positive_integer(options, "out_features", 0, reasons)
     if reasons:
         raise UnsupportedModelError(str(path), reasons)
-    return DenseConfig(inputs, outputs, bool(options.get("bias", True)), TANH[activation])
+    return DenseConfig(inputs, outputs, bool(options.get("bias", True)), known[activation])
 
 
-def _read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
+def read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
     options = read_options_if_there(path)
     prompts = options.get("prompts") or {}
     default = options.get("default_prompt_name")
@@ -362,8 +417,9 @@ def _read_transformer_options(folder: Path) -> dict[str, Any]:
     paths = [folder / name for name in TRANSFORMER_CONFIGS]
     path = next((path for path in paths if path.is_file()), paths[0])
     options = read_options_if_there(path)
-    supported = SPARSE_SUPPORTED if _is_sparse(folder) else TRANSFORMER_SUPPORTED
-    check_options(path, options, CLASSIFIER_SUPPORTED if _is_classifier(folder) else supported)
+    task, output = TASKS.get(_last_kind(folder), USUAL_TASK)
+    supported = {"transformer_task": (task,), "module_output_name": (output, None)}
+    check_options(path, options, supported | TRANSFORMER_SUPPORTED)
     return options
 
 

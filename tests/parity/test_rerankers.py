@@ -1,0 +1,322 @@
+"""Rerankers of sentence-transformers and Qwen, as folders that these libraries write.
+
+The expected scores are computed with transformers and PyTorch.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import (
+    BertConfig,
+    BertModel,
+    ModernBertConfig,
+    ModernBertModel,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3ForSequenceClassification,
+)
+
+from model.checkpoints.embedding import load_cross_encoder_model
+from model.checkpoints.families.cross_encoders import CrossEncoderFiles, read_cross_encoder
+from model.encoding.embedding import EmbeddingJob, embed
+from model.errors import CheckpointError, CheckpointNotFoundError
+from service.models.catalog import find_text_models
+from service.models.served import ServedReranker
+from service.tasks.embedding.inputs import ScoreParameters
+from service.tasks.reranking import ids_of, tokenize
+from tests.hf_files import randomize
+from tests.text_tokenizers import KINDS
+from tests.tiny_cross_encoder import IDS, SIZES, make_modular
+from tests.tiny_cross_encoder import tokenizer as pair_tokenizer
+from tests.tiny_text import change_json, write_json
+
+CPU = torch.device("cpu")
+QUERY = "where did the cat sit"
+TEXTS = ["the train is late .", "the cat sat on a mat .", "who", "a mat"]
+IDENTITY = "torch.nn.modules.linear.Identity"
+TOLERANCE: dict[str, Any] = {"atol": 1e-5, "rtol": 1e-5}
+
+
+def files_of(folder: Path) -> CrossEncoderFiles:
+    (files,) = find_text_models(str(folder))
+    assert isinstance(files, CrossEncoderFiles)
+    return files
+
+
+def ids_and_scores(folder: Path, texts: list[str], **options: Any) -> tuple[Any, list[float]]:
+    files = files_of(folder)
+    served = ServedReranker.load(files)
+    pairs = [(QUERY, text) for text in texts]
+    read = tokenize(served, pairs, ScoreParameters.model_validate(options))
+    ids = [ids_of(pair, served) for pair in read]
+    model = load_cross_encoder_model(files, CPU, "float32")
+    scores = [float(score[0]) for score in embed(model, list(map(EmbeddingJob, ids)))]
+    alone = [float(embed(model, [EmbeddingJob(each)])[0][0]) for each in ids]
+    assert alone == scores  # whoever else is in the batch
+    return ids, scores
+
+
+MODERN: dict[str, Any] = {**SIZES, **IDS, "max_position_embeddings": 200}
+ENCODERS: dict[str, Any] = {
+    "bert": lambda: BertModel(BertConfig(**SIZES)),
+    "modernbert": lambda: ModernBertModel(ModernBertConfig(**MODERN)),
+}
+PACKAGE = "sentence_transformer.modules"
+PARTS = [
+    ("1_Pooling", f"{PACKAGE}.pooling.Pooling"),
+    ("2_Dense", "base.modules.dense.Dense"),
+    ("3_LayerNorm", f"{PACKAGE}.layer_norm.LayerNorm"),
+    ("4_Dense", "base.modules.dense.Dense"),
+]
+
+
+def write_modular(folder: Path, family: str) -> tuple[Any, nn.Sequential]:
+    torch.manual_seed(4)
+    encoder = ENCODERS[family]()
+    randomize(encoder, seed=6)
+    encoder.save_pretrained(folder)
+    pair_tokenizer(family).save(str(folder / "tokenizer.json"))
+    make_modular(folder, None, *PARTS)
+    pooling = {"pooling_mode": "mean", "embedding_dimension": 32}
+    write_json(folder / "1_Pooling" / "config.json", pooling)
+    head: Any = nn.Sequential(nn.Linear(32, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 1))
+    gelu = {"activation_function": "torch.nn.modules.activation.GELU"}
+    write_json(folder / "2_Dense" / "config.json", {"in_features": 32, "out_features": 24} | gelu)
+    write_json(folder / "3_LayerNorm" / "config.json", {"dimension": 24})
+    last = {"activation_function": IDENTITY, "module_output_name": "scores"}
+    write_json(folder / "4_Dense" / "config.json", {"in_features": 24, "out_features": 1} | last)
+    for place, module, prefix in (
+        ("2_Dense", head[0], "linear"),
+        ("3_LayerNorm", head[2], "norm"),
+        ("4_Dense", head[3], "linear"),
+    ):
+        nn.init.normal_(module.weight)
+        weights = {f"{prefix}.{name}": values for name, values in module.state_dict().items()}
+        save_file(weights, folder / place / "model.safetensors")
+    return encoder, head
+
+
+@pytest.mark.parametrize("family", ENCODERS)
+def test_modules_give_the_score(tmp_path: Path, family: str) -> None:
+    encoder, head = write_modular(tmp_path, family)
+    ids, scores = ids_and_scores(tmp_path, TEXTS)
+    kind: Any = PreTrainedTokenizerFast
+    theirs = kind(tokenizer_object=pair_tokenizer(family))
+    for text, score in zip(TEXTS, scores, strict=True):
+        inputs = theirs(QUERY, text, return_tensors="pt", return_token_type_ids=family == "bert")
+        with torch.no_grad():
+            expected = head(encoder(**inputs).last_hidden_state.mean(dim=1))
+        np.testing.assert_allclose(score, float(expected), **TOLERANCE)
+    assert np.ptp(scores) > 0.01
+    assert len({*map(len, ids)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        ("4_Dense/config.json", {"module_output_name": None}, "supported: 'scores'"),
+        ("2_Dense/config.json", {"module_output_name": "scores"}, "sentence_embedding"),
+        ("3_LayerNorm/config.json", {"dimension": 9}, "LayerNorm of 9 inputs gets vectors of size"),
+        ("3_LayerNorm/config.json", {"dimension": "9"}, "dimension is '9'"),
+        ("4_Dense/config.json", {"out_features": 3}, "the classifier has 3 labels"),
+    ],
+)
+def test_other_modules_are_refused(
+    tmp_path: Path, file: str, changes: dict[str, Any], message: str
+) -> None:
+    write_modular(tmp_path, "bert")
+    change_json(tmp_path / file, **changes)
+    with pytest.raises(CheckpointError, match=message):
+        read_cross_encoder(files_of(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_raw"),
+    [
+        (IDENTITY, True),
+        ("torch.nn.modules.activation.Sigmoid", False),
+        ("own_code.Function", False),  # sentence-transformers takes the sigmoid in its place
+        (None, False),
+    ],
+)
+def test_function_of_the_config_decides_about_the_score(
+    tmp_path: Path, name: str | None, is_raw: bool
+) -> None:
+    write_modular(tmp_path, "bert")
+    make_modular(tmp_path, name, *PARTS)
+    assert read_cross_encoder(files_of(tmp_path)).is_raw is is_raw
+    make_modular(tmp_path, "torch.nn.modules.activation.Tanh", *PARTS)
+    with pytest.raises(CheckpointError, match=r"activation_fn is torch.*Tanh, supported: torch"):
+        read_cross_encoder(files_of(tmp_path))
+
+
+PROMPT = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
+    'the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>'
+    "user\n<Instruct>: {instruct}\n<Query>: {query}\n<Document>: {text}<|im_end|>\n<|im_start|>"
+    "assistant\n<think>\n\n</think>\n\n"
+)
+SEARCH = "Given a web search query, retrieve relevant passages that answer the query"
+QWEN: dict[str, Any] = {
+    **SIZES,
+    "vocab_size": 1000,
+    "max_position_embeddings": 640,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "pad_token_id": 0,
+}
+SCORE = ("1_LogitScore", "cross_encoder.modules.logit_score.LogitScore")
+LOGITS = {"transformer_task": "text-generation", "module_output_name": "causal_logits"}
+
+
+def qwen_tokenizer() -> Tokenizer:
+    made = KINDS["byte-level BPE"]()
+    made.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    made.add_tokens(["<think>", "</think>", "yes", "no"])
+    return made
+
+
+def write_qwen(folder: Path, kind: Any = Qwen3ForCausalLM, **options: Any) -> Any:
+    torch.manual_seed(3)
+    model = kind(Qwen3Config(**QWEN, **options))
+    randomize(model, seed=8)
+    model.save_pretrained(folder)
+    qwen_tokenizer().save(str(folder / "tokenizer.json"))
+    return model
+
+
+def write_logit_score(folder: Path, no: bool = True, **options: Any) -> Any:
+    model = write_qwen(folder, **options)
+    make_modular(folder, None, SCORE)
+    write_json(folder / "sentence_bert_config.json", LOGITS)
+    yes_id, no_id = map(qwen_tokenizer().token_to_id, ("yes", "no"))
+    ids = {"true_token_id": yes_id, "false_token_id": no_id if no else None}
+    write_json(folder / "1_LogitScore" / "config.json", ids)
+    return model
+
+
+def prompt_ids(text: str, instruct: str = SEARCH) -> list[int]:
+    prompt = PROMPT.format(instruct=instruct, query=QUERY, text=text)
+    found: list[int] = qwen_tokenizer().encode(prompt).ids
+    return found
+
+
+def log_odds(model: Any, ids: list[int], no: bool = True) -> float:
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0, -1]
+    yes_id, no_id = map(qwen_tokenizer().token_to_id, ("yes", "no"))
+    return float(logits[yes_id] - (logits[no_id] if no else 0.0))
+
+
+@pytest.mark.parametrize("no", [True, False])
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_logits_of_answers_give_the_score(tmp_path: Path, is_tied: bool, no: bool) -> None:
+    model = write_logit_score(tmp_path, no, tie_word_embeddings=is_tied)
+    ids, scores = ids_and_scores(tmp_path, TEXTS)
+    assert ids == list(map(prompt_ids, TEXTS))
+    expected = [log_odds(model, each, no) for each in ids]
+    np.testing.assert_allclose(scores, expected, **TOLERANCE)
+    assert np.ptp(scores) > 0.01
+
+
+def test_qwen3_reranker_without_modules_is_known_by_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "Qwen3-Reranker-0.6B"
+    model = write_qwen(folder, tie_word_embeddings=True)
+    ids, scores = ids_and_scores(folder, TEXTS)
+    expected = [log_odds(model, prompt_ids(text)) for text in TEXTS]
+    np.testing.assert_allclose(scores, expected, **TOLERANCE)
+    with pytest.raises(CheckpointNotFoundError, match=r"has no modules\.json"):
+        find_text_models(str(folder.rename(tmp_path / "Qwen3-0.6B")))
+
+
+@pytest.mark.parametrize("is_modular", [True, False])
+def test_converted_reranker_has_a_classifier(tmp_path: Path, is_modular: bool) -> None:
+    model = write_qwen(tmp_path, Qwen3ForSequenceClassification)
+    if is_modular:
+        make_modular(tmp_path)
+    ids, scores = ids_and_scores(tmp_path, TEXTS)
+    assert ids == list(map(prompt_ids, TEXTS))
+    with torch.no_grad():
+        expected = [float(model(torch.tensor([each])).logits) for each in ids]
+    np.testing.assert_allclose(scores, expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_text_that_is_too_long_leaves_the_prompt_whole(tmp_path: Path, side: Any) -> None:
+    write_logit_score(tmp_path)
+    change_json(tmp_path / "sentence_bert_config.json", max_seq_length=600)
+    text = "cat who ... " * 200 + "cat"
+    (ids, short), _ = ids_and_scores(tmp_path, [text, "who"], truncation_direction=side)
+    whole, bare = prompt_ids(text), prompt_ids("")
+    size = len(qwen_tokenizer().encode(PROMPT.partition("{text}")[2]).ids)
+    closing, opening = bare[-size:], bare[: -size - 1]
+    assert len(whole) > 600 == len(ids)
+    assert ids[-size:] == closing
+    assert short == prompt_ids("who")
+    assert ids[: len(opening)] == opening
+    if side == "right":
+        assert ids[:-size] == whole[: 600 - size]
+    else:
+        assert ids[len(opening) :] == whole[len(opening) - 600 :]
+    (cut, _), _ = ids_and_scores(tmp_path, [text, "who"], max_tokens_per_doc=4)
+    assert cut == [*whole[: len(cut) - size], *closing]
+    assert len(opening) + size < len(cut) <= len(opening) + size + 5
+
+
+def test_a_very_long_query_leaves_no_room_for_the_text(tmp_path: Path) -> None:
+    write_logit_score(tmp_path)
+    served = ServedReranker.load(files_of(tmp_path))
+    (pair,) = served.tokenizer.tokenize([("cat " * 3000, "mat")], end="left")
+    assert len(pair.ids) == 640 < pair.num_tokens
+
+
+def test_text_alone_gets_no_prompt(tmp_path: Path) -> None:
+    """A client may have put its own prompt around it."""
+    write_logit_score(tmp_path)
+    served = ServedReranker.load(files_of(tmp_path))
+    prompt = PROMPT.format(instruct="x", query="y", text="z")
+    (pair,) = served.tokenizer.tokenize([(prompt,)])
+    assert pair.ids == qwen_tokenizer().encode(prompt.strip()).ids
+
+
+def test_default_prompt_is_the_instruction(tmp_path: Path) -> None:
+    write_logit_score(tmp_path)
+    prompts = {"prompts": {"own": "Find the cat"}, "default_prompt_name": "own"}
+    change_json(tmp_path / "config_sentence_transformers.json", **prompts)
+    ids, _ = ids_and_scores(tmp_path, TEXTS)
+    assert ids == [prompt_ids(text, "Find the cat") for text in TEXTS]
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_other_template_is_refused(tmp_path: Path, is_file: bool) -> None:
+    write_logit_score(tmp_path)
+    template = "{% if message.role == 'document' %}{{ message.content }}"
+    if is_file:
+        (tmp_path / "chat_template.jinja").write_text(template)
+    else:
+        write_json(tmp_path / "tokenizer_config.json", {"chat_template": template})
+    with pytest.raises(CheckpointError, match="chat_template is not that of Qwen3-Reranker"):
+        ServedReranker.load(files_of(tmp_path))
+
+
+@pytest.mark.parametrize("ids", [[1, 1000], ["yes", 2], [None, 3], [True, 2]])
+def test_answers_that_are_no_ids_are_refused(tmp_path: Path, ids: list[Any]) -> None:
+    write_logit_score(tmp_path)
+    names = dict(zip(("true_token_id", "false_token_id"), ids, strict=True))
+    write_json(tmp_path / "1_LogitScore" / "config.json", names)
+    with pytest.raises(CheckpointError, match="the ids of its answers are"):
+        read_cross_encoder(files_of(tmp_path))
+
+
+def test_tokenizer_without_the_tokens_of_the_prompt_is_refused(tmp_path: Path) -> None:
+    write_logit_score(tmp_path)
+    KINDS["byte-level BPE"]().save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(CheckpointError, match="no token for the beginning of"):
+        ServedReranker.load(files_of(tmp_path))
