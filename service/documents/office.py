@@ -8,10 +8,11 @@ translated block with inline elements gets new runs.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
+from html import unescape
 from itertools import chain, groupby, islice
 
 from lxml import etree
@@ -38,13 +39,13 @@ from service.documents.xml_files import (
     XmlParser,
     read_archive,
 )
-from service.text.code_values import is_prose
+from service.text.code_values import as_compared, constants, is_prose
 
 # Files with texts, by the application. Those of the first names come first.
 _PARTS = {
     "word": r"word/(?:header|footer|footnotes|endnotes|comments|glossary/document)\d*\.xml",
     "ppt": r"ppt/(?:slides/slide\d+|(?:notesSlides|slideMasters|slideLayouts|comments)/\w+)\.xml",
-    "xl": r"xl/(?:sharedStrings|comments\d*|(?:comments|drawings)/\w+|worksheets/\w+)\.xml",
+    "xl": r"xl/(?:sharedStrings|comments\d*|(?:\w*[Cc]omments|drawings|worksheets)/\w+)\.xml",
 }
 _SHARED_PARTS = r"\w+/(?:charts/chart|diagrams/(?:data|drawing))\d*\.xml|docProps/core\.xml"
 
@@ -59,7 +60,25 @@ _ATTRIBUTES = {
     **dict.fromkeys(("docPr", "cNvPr"), ("descr", "title")),
     **dict.fromkeys(("tblCaption", "tblDescription"), ("val",)),
     "listItem": ("displayText",),
+    "textpath": ("string",),  # a watermark
 }
+
+# The texts of cells, and those of the cells that a chart shows.
+_CELLS = ("si", "is", "strCache")
+
+# Formulas of a workbook, and texts by which its rows are filtered.
+_FORMULA = re.compile(
+    rb"<(?:\w+:)?(?:(?:f|formula\d?|definedName)\b[^<>]*(?<!/)>"
+    rb"|(?:customF|f)ilter\b[^<>]*?\sval=)([^<>]*)"
+)
+
+# Headers and footers of sheets, and the codes in them.
+_PRINTED = re.compile(r"(?:odd|even|first)(?:Header|Footer)")
+_PRINTED_CODE = re.compile(r'(&(?:"[^"]*"|\d+|K[\dA-F]{6}|K\d\d[+-]\d{3}|.))')
+MAX_PRINTED_CHARS = 255  # Excel repairs a longer header
+
+# A carriage return in a cell, which the end of a line follows.
+_CARRIAGE_RETURN = re.compile(r"_x000D_\n?")
 
 # Elements that neither end a block nor become an `Item`.
 _HINTS = frozenset(
@@ -86,6 +105,9 @@ _KEPT_FIELDS = frozenset(
 # Largest number of neighbouring elements that are searched for the end of a field.
 MAX_FIELD_PARTS = 100
 
+# Largest sheet whose header and footer are read, because all of it is parsed.
+MAX_SHEET_BYTES = 4 * 1024 * 1024
+
 # Properties and attributes of a run that do not change the look of its text.
 _TRIVIAL_PROPERTIES = frozenset(("lang", "noProof", "proofErr"))
 _TRIVIAL_ATTRIBUTES = frozenset(("lang", "altLang", "dirty", "err", "noProof", "smtClean", "hint"))
@@ -100,13 +122,8 @@ def read_office(data: bytes, folder: str) -> ArchiveDocument:
         raise DocumentError(f"the archive has no main part in {folder}/; is it another format?")
     pattern = re.compile(f"{_PARTS[folder]}|{_SHARED_PARTS}")
     others = sorted(filter(pattern.fullmatch, members), key=_in_order)
-    # A sheet with `inlineStr` has strings of its own. The names of a table are its header cells.
-    others = [
-        name for name in others if "sheets/" not in name or b"inlineStr" in members[name].data
-    ]
-    tables = [name for name in members if name.startswith("xl/tables/")]
-    columns = (each for name in tables for each in parser.parse(members[name].data, name).iter())
-    kept = {each.get("name", "") for each in columns if local_name(each) == "tableColumn"}
+    others = [name for name in others if "sheets/" not in name or _has_texts(members[name].data)]
+    kept = _kept_texts(members, parser) if folder == "xl" else frozenset()
     return ArchiveDocument(members, [main, *others], partial(_read_part, kept=kept), parser)
 
 
@@ -115,6 +132,26 @@ def _main_part(members: Mapping[str, Member], parser: XmlParser) -> str:
     kinds = {each.get("Type", "").rpartition("/")[2]: each.get("Target", "") for each in relations}
     main = kinds.get("officeDocument", "").lstrip("/")
     return main if main in members else next((name for name in _MAIN if name in members), "")
+
+
+def _has_texts(sheet: bytes) -> bool:
+    """Reports whether a sheet has strings of its own, or a header or a footer."""
+    is_small = len(sheet) < MAX_SHEET_BYTES
+    return b"inlineStr" in sheet or (is_small and re.search(b"(?:Head|Foot)er>", sheet) is not None)
+
+
+def _kept_texts(members: Mapping[str, Member], parser: XmlParser) -> Set[str]:
+    """Returns the texts that tables, pivot tables, formulas and filters find in cells."""
+    found = set[str]()
+    for name in [name for name in members if name.endswith(".xml")]:
+        data = members[name].data
+        if name.startswith(("xl/tables/", "xl/pivotCache/pivotCacheDefinition")):
+            for column in parser.parse(data, name).iter("{*}tableColumn", "{*}cacheField"):
+                found |= {column.get("name", ""), column.get("totalsRowLabel", "")}
+        elif name.startswith(("xl/worksheets/", "xl/workbook.xml")):
+            for formula in _FORMULA.finditer(data):
+                found.update(constants(unescape(formula[1].decode(errors="replace"))))
+    return {*map(as_compared, found)}
 
 
 def _in_order(name: str) -> tuple[bool, str, int]:
@@ -128,6 +165,8 @@ def _read_part(root: Element, name: str, kept: Set[str] = frozenset()) -> XmlDoc
         raise DocumentError(f"{name} has a DOCTYPE, which Office documents may not have")
     if name.startswith("docProps/"):
         return XmlDocument(root, reader_of("title", "subject", "description").read(root))
+    for each in root.iterchildren("{*}calcPr"):  # results of formulas have texts of the source
+        each.set("fullCalcOnLoad", "1")
     is_master = "Masters/" in name or "Layouts/" in name
     return XmlDocument(root, [*_blocks_in(root, is_master, kept)])
 
@@ -135,17 +174,36 @@ def _read_part(root: Element, name: str, kept: Set[str] = frozenset()) -> XmlDoc
 def _blocks_in(root: Element, is_master: bool, kept: Set[str]) -> Iterator[Block]:
     for element in root.iter(etree.Element):
         name = local_name(element)
+        blocks: Iterable[Block] = ()
         if name in _PARAGRAPHS and not (is_master and _is_placeholder(element)):
-            for block in _blocks_of(element):
-                words = words_of(block.text.nodes)
-                if name not in ("si", "is") or (words not in kept and is_prose(words)):
-                    yield block
-        elif name == "strCache":  # the names of a chart's series and categories
-            yield from reader_of("v").read(element)
+            blocks = _blocks_of(element)
+        elif name in ("strCache", "threadedComment"):
+            blocks = reader_of("v", "text").read(element)
+        elif _PRINTED.fullmatch(name):
+            blocks = _printed_blocks(element)
         elif name in _ATTRIBUTES:
             for key, value in element.items():
                 if etree.QName(key).localname in _ATTRIBUTES[name] and is_prose(value):
                     yield attribute_block(element, key)
+        for block in blocks:
+            words = words_of(block.text.nodes)
+            if name not in _CELLS or (is_prose(words) and as_compared(words) not in kept):
+                yield block
+
+
+def _printed_blocks(element: Element) -> Iterator[Block]:
+    """Yields the texts between the codes of a sheet's header or footer."""
+    parts = _PRINTED_CODE.split(element.text or "")
+
+    def place(number: int, nodes: Sequence[Node]) -> None:
+        words = words_of(nodes).replace("&", "&&")
+        if len("".join(parts)) - len(parts[number]) + len(words) <= MAX_PRINTED_CHARS:
+            parts[number] = words
+            element.text = "".join(parts)
+
+    for number in range(0, len(parts), 2):
+        if is_translated([parts[number]]):
+            yield Block(TaggedText([parts[number]]), partial(place, number))
 
 
 def _is_placeholder(paragraph: Element) -> bool:
@@ -166,7 +224,7 @@ class Item:
     @property
     def text(self) -> str:
         elements = [] if self.formatting is None else self.elements
-        return "".join(element.text or "" for element in elements)
+        return _CARRIAGE_RETURN.sub("\n", "".join(element.text or "" for element in elements))
 
     def parts(self) -> list[Element]:
         """Returns the elements' runs, split from other content, or the elements without runs."""
@@ -286,7 +344,8 @@ def _blocks(items: Sequence[Item]) -> Iterator[Block]:
             yield from _blocks(item.items or ([item] if item.formatting is not None else []))
     elif is_translated(nodes):
         place = _rebuild if num_units else _set_text
-        yield Block(TaggedText(nodes), lambda found: place(items, found))
+        is_cell = "/spreadsheetml/" in str(items[0].elements[0].tag)
+        yield Block(TaggedText(nodes, keeps_lines=is_cell), lambda found: place(items, found))
 
 
 def _merged(items: Sequence[Item]) -> list[Item]:

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Container, Iterator
+from itertools import chain
+
+from lxml import etree
 
 from service.documents.base import DocumentError
 from service.documents.inline import BlockReader, Role
 from service.documents.tagged import Element, local_name
 from service.documents.xml_files import ArchiveDocument, XmlDocument, read_archive
-from service.text.code_values import is_prose
+from service.text.code_values import as_compared, constants, is_prose
 
 TYPE = b"application/vnd.oasis.opendocument."
 _PARTS = re.compile(r"content\.xml|styles\.xml|meta\.xml|Object \d+/content\.xml")  # charts too
@@ -18,24 +21,29 @@ APART_KEPT = frozenset(
     "tracked-changes automatic-styles styles font-face-decls scripts settings object-ole "
     "binary-data".split()
 )
-KEPT = frozenset(
-    "bibliography-mark page-number page-count date time author-name sequence creator "
-    "creator-initials index-entry-page-number sequence-ref note-ref".split()
+
+# Attributes with formulas, and attributes that name texts of cells.
+_FORMULAS = etree.XPath("//@*[contains(' formula condition ', concat(' ', local-name(), ' '))]")
+_NAMED = etree.XPath(
+    "//@*[local-name() = 'source-field-name' or local-name(..) = 'filter-condition']"
 )
 
 # Roles of elements inside a paragraph; `_role` covers all other names.
 ROLES: dict[str, Role] = {
-    **dict.fromkeys(("span", "a", "meta"), Role.WORDS),
+    **dict.fromkeys(
+        ("span", "a", "meta", "text-input", "content-control", "ruby-base"), Role.WORDS
+    ),
     **dict.fromkeys(("note", "annotation"), Role.ASIDE),
-    **dict.fromkeys(KEPT, Role.KEPT),
+    **dict.fromkeys(("creator", "date", "creator-initials"), Role.KEPT),
     **dict.fromkeys((*APART_KEPT, "note-citation"), Role.APART_KEPT),
 }
 
 BREAKS = frozenset(("tab", "line-break"))
 _STYLE_NAME = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}name"
-_USED_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}style-name"
-_ANCHOR = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}anchor-type"
-_COUNT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}c"  # of spaces
+_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_USED_STYLE = f"{_TEXT}style-name"
+_ANCHOR = f"{_TEXT}anchor-type"
+_COUNT = f"{_TEXT}c"  # of spaces
 _VALUE_TYPE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}value-type"
 _FORMULA = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}formula"
 _TRIVIAL = frozenset(("rsid", "paragraph-rsid", "language", "country"))
@@ -53,10 +61,11 @@ def read_open_document(data: bytes, kind: str) -> ArchiveDocument:
 def _read_part(root: Element, _name: str) -> XmlDocument:
     trivial = {style.get(_STYLE_NAME) for style in root.iter() if _is_trivial(style)}
     reader = BlockReader(lambda element: _role(element, trivial))
-    return XmlDocument(root, [block for body in _bodies(root) for block in reader.read(body)])
+    kept = {*map(as_compared, chain(_NAMED(root), *map(constants, _FORMULAS(root))))}
+    return XmlDocument(root, [block for body in _bodies(root, kept) for block in reader.read(body)])
 
 
-def _bodies(root: Element) -> Iterator[Element]:
+def _bodies(root: Element, kept: Container[str]) -> Iterator[Element]:
     """Yields the elements with texts that are not inside another one, or in a computed cell."""
     waiting = [root]
     while waiting:
@@ -66,8 +75,9 @@ def _bodies(root: Element) -> Iterator[Element]:
             element.get(_VALUE_TYPE, "string") != "string" or _FORMULA in element.attrib
         )
         is_text = name in TEXTS
-        if is_text and local_name(element.getparent()) == "table-cell":
-            is_text = is_prose("".join(element.itertext()))
+        if is_text and (name == "desc" or local_name(element.getparent()) == "table-cell"):
+            words = "".join(element.itertext())
+            is_text = is_prose(words) and as_compared(words) not in kept
         if is_text:
             yield element
         elif name not in APART_KEPT and not is_computed:
@@ -84,6 +94,13 @@ def _role(element: Element, trivial: Container[str | None]) -> Role:
     if name == "frame" and element.get(_ANCHOR) == "as-char":
         return Role.ASIDE
     is_break = name in BREAKS or element.get(_COUNT, "1") != "1"  # columns of a table
+    if (
+        element.text
+        and not len(element)
+        and element.tag.startswith(_TEXT)
+        and name not in ("p", "h")
+    ):
+        return Role.KEPT  # a field with its result
     return Role.APART if len(element) or element.text or is_break else Role.MARK
 
 

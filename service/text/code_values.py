@@ -1,6 +1,7 @@
-"""Tells values of catalogues that are code from values that are prose."""
+"""Tells values that are code, or that code names, from values that are prose."""
 
 import re
+from collections.abc import Iterator
 
 from service.text.letters import has_letters
 
@@ -30,6 +31,11 @@ _KEYS_OF_CODE = frozenset(
     "id class classname icon color colour type src href url path file lang locale slug".split()
 )
 
+# A text in a formula, and an operator at its start, as in "<>Open".
+_CONSTANT = re.compile(r'"([^"]*(?:""[^"]*)*)"')
+_OPERATOR = re.compile("^(?:<>|[<>]=?|=)")
+_ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
+
 
 def is_prose(value: str, key: str = "") -> bool:
     """Reports whether a value of a catalogue is a text for people."""
@@ -41,3 +47,17 @@ def is_prose(value: str, key: str = "") -> bool:
     if len(words) > MAX_CODE_CHARS:
         return True
     return not (_CODE.fullmatch(words) or _WORD_OF_CODE.fullmatch(words))
+
+
+def constants(formula: str) -> Iterator[str]:
+    """Yields the texts in a formula of a workbook, and the parts of a list such as "Yes,No"."""
+    for found in _CONSTANT.findall(formula):
+        text = _OPERATOR.sub("", found.replace('""', '"'))
+        yield text
+        yield from text.split(",")
+
+
+def as_compared(text: str) -> str:
+    """Returns a text of a cell in the form in which a workbook compares it."""
+    decoded = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+    return " ".join(decoded.split()).casefold()

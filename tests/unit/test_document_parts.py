@@ -45,6 +45,10 @@ PARTS = {
     "ppt/diagrams/drawing2.xml": (SMART_ART, ["The title"]),
     "xl/drawings/drawing1.xml": (f"<x:sp xmlns:x='urn:x'>{TITLE}</x:sp>", ["The title"]),
     "xl/comments/comment1.xml": (f"<c {S}><text><t>The title</t></text></c>", ["The title"]),
+    "xl/threadedComments/threadedComment1.xml": (
+        "<T xmlns='urn:t'><threadedComment><text>The title</text></threadedComment></T>",
+        ["The title"],
+    ),
     "word/docProps.xml": (CORE, []),
     "docProps/core.xml": (CORE, ["The title", "A text"]),
     "word/glossary/document.xml": (f"<w:d {W}><w:p>{run('Choose it')}</w:p></w:d>", ["Choose it"]),
@@ -76,6 +80,7 @@ ATTRIBUTES = (
     '<w:listItem w:displayText="A red house" w:value="Kept"/>',
     '<w:tblCaption w:val="A red house"/>',
     '<w:tblDescription w:val="A red house"/>',
+    '<w:pict><v:textpath xmlns:v="urn:v" style="Kept" string="A red house"/></w:pict>',
 )
 
 
@@ -86,6 +91,106 @@ def test_attributes_of_office_documents_are_translated(attribute: str) -> None:
     written = members(document.write(["Uma casa"], ""))["word/document.xml"].decode()
     assert '"Uma casa"' in written
     assert "Kept" in written or "Kept" not in attribute
+
+
+SHEET = "xl/worksheets/sheet1.xml"
+CELLS = "".join(
+    f"<si><t>{text}</t></si>" for text in ("Open it", "A rose", "Kind of\nplant", " Name ")
+)
+REFERENCES = {  # to texts of cells, which therefore stay
+    "<f>COUNTIF(B:B,&quot;Open it&quot;)</f>": ["Open it"],
+    '<x:f t="shared">IF(A1<>"open IT",1,"A "&amp;"""rose""")</x:f>'.replace("<>", "&lt;&gt;"): (
+        ["Open it"]
+    ),
+    '<f>COUNTIF(B:B,"&lt;&gt;A rose")</f>': ["A rose"],
+    '<formula1>"Open it,A rose"</formula1>': ["Open it", "A rose"],
+    '<cfRule><formula>$A1="A rose"</formula></cfRule>': ["A rose"],
+    '<filters><filter val="A rose"/></filters>': ["A rose"],
+    '<customFilters><customFilter operator="equal" val="Open it"/></customFilters>': ["Open it"],
+    '<t>"Open it" <f/> "A rose"</t>': [],
+}
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_cells_that_formulas_compare_stay(reference: str) -> None:
+    files = members(xlsx(CELLS)) | {SHEET: f"<worksheet {S}>{reference}</worksheet>"}
+    found = ["Open it", "A rose", "Kind of<br>plant", "Name"]
+    kept = REFERENCES[reference]
+    assert read_document("a.xlsx", archive(files)).texts() == [x for x in found if x not in kept]
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        (
+            "tables/table1",
+            "<t><tableColumn name='Kind of_x000a_plant'/><tableColumn name='Name'/></t>",
+        ),
+        ("tables/table2", "<t><tableColumn name=' Name ' totalsRowLabel='Kind of&#10;plant'/></t>"),
+        (
+            "pivotCache/pivotCacheDefinition1",
+            "<p><cacheField name='Name'/><cacheField name='kind of plant'/></p>",
+        ),
+    ],
+)
+def test_header_cells_of_tables_stay(name: str, part: str) -> None:
+    files = members(xlsx(CELLS)) | {f"xl/{name}.xml": part}
+    files["xl/charts/chart1.xml"] = CHART.replace("A series", "Name").encode()
+    document = read_document("a.xlsx", archive(files))
+    assert document.texts() == ["The title", "Open it", "A rose"]
+    written = members(document.write([upper(text) for text in document.texts()], ""))
+    assert written[f"xl/{name}.xml"].decode() == part
+
+
+def test_lines_of_a_cell_stay() -> None:
+    cells = "<si><t>One line_x000D_\nTwo</t></si><si><r><t>One\n</t></r><r><t>Two</t></r></si>"
+    document = read_document("a.xlsx", xlsx(cells))
+    assert document.texts() == ["One line<br>Two", "One<br>Two"]
+    written = members(document.write(["Uma linha<br>Duas", "Um<br>Dois"], ""))
+    assert re.findall(">([^<]+)</t>", written["xl/sharedStrings.xml"].decode()) == (
+        ["Uma linha\nDuas", "Um\nDois"]
+    )
+
+
+def test_results_of_formulas_are_to_be_computed_again() -> None:
+    files = members(xlsx("")) | {
+        "xl/workbook.xml": f"<workbook {S}><calcPr calcId='1'/></workbook>"
+    }
+    written = members(read_document("a.xlsx", archive(files)).write([], ""))["xl/workbook.xml"]
+    assert b'fullCalcOnLoad="1"' in written
+
+
+def test_headers_and_footers_of_sheets_are_translated() -> None:
+    printed = (
+        '&amp;L&amp;"Arial,Bold"&amp;12 The garden&amp;K00-012 society&amp;RPage &amp;P of &amp;N'
+    )
+    sheet = (
+        f"<worksheet {S}><oddFooter>{printed}</oddFooter><oddHeader>&amp;A</oddHeader></worksheet>"
+    )
+    data = archive(members(xlsx("")) | {SHEET: sheet})
+    document = read_document("a.xlsx", data)
+    assert document.texts() == ["The garden", "society", "Page", "of"]
+    written = document.write([upper(text) for text in document.texts()], "")
+    expected = re.sub("The garden|society|Page|of", lambda found: found[0].upper(), sheet)
+    assert members(written)[SHEET].decode().endswith(expected)
+    too_long = read_document("a.xlsx", data).write(["x" * 300, "A & B", "Página", "de"], "")
+    assert "12 The garden&amp;K00-012 A &amp;&amp; B&amp;R" in members(too_long)[SHEET].decode()
+
+
+ODS_REFERENCES = [
+    '<table:x table:formula="of:=COUNTIF([.A1:.A9];&quot;Open it&quot;)"/>',
+    '<table:x table:condition=\'of:cell-content-is-in-list("Open it";"Closed")\'/>',
+    '<table:filter-condition table:operator="=" table:value="Open it"/>',
+    '<table:data-pilot-field table:source-field-name="Open it"/>',
+]
+
+
+@pytest.mark.parametrize("reference", ODS_REFERENCES)
+def test_cells_that_formulas_of_open_documents_compare_stay(reference: str) -> None:
+    cells = "".join(
+        f"<table:table-cell><text:p>{text}</text:p></table:table-cell>" for text in ("Open it", "A")
+    )
+    assert read_document("a.ods", odt(cells + reference, kind="spreadsheet")).texts() == ["A"]
 
 
 AROUND = {
@@ -173,6 +278,28 @@ def test_columns_of_open_documents_stay(space: str, texts: list[str]) -> None:
     assert document.texts() == texts
     written = members(document.write([upper(text) for text in texts], ""))["content.xml"].decode()
     assert f"NAME{space}AGE" in written
+
+
+FIELDS = (
+    "title",
+    "chapter",
+    "bookmark-ref",
+    "file-name",
+    "variable-get",
+    "placeholder",
+    "sequence",
+)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_fields_of_open_documents_stay_in_their_sentence(name: str) -> None:
+    field = f"<text:{name}>The result</text:{name}>"
+    control = "<x:content-control xmlns:x='urn:x'>the garden</x:content-control>"
+    document = read_document("a.odt", odt(f"<text:p>See {field} of {control}.</text:p>"))
+    assert document.texts() == ['See <code id="1"></code> of <span id="2">the garden</span>.']
+    reply = '<span id="2">O jardim</span> em <code id="1"></code>.'
+    written = members(document.write([reply], ""))["content.xml"].decode()
+    assert f">O jardim</x:content-control> em {field}.</text:p>" in written
 
 
 def test_translated_words_in_an_untranslated_element_of_a_book() -> None:

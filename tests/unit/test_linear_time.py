@@ -32,7 +32,7 @@ from service.text.attributes import values_in
 from service.text.carriage import VARIANTS, carry, split_at_markers, trim
 from service.text.characters import cleaned, origins
 from service.text.chunking import chunk_sentences
-from service.text.code_values import is_prose
+from service.text.code_values import as_compared, constants, is_prose
 from service.text.encodings import decoded
 from service.text.entities import named_entities
 from service.text.formatting import (
@@ -263,6 +263,8 @@ def in_markdown(text: str, _: Tokenizer) -> None:
 
 def in_files(text: str, _: Tokenizer) -> None:
     is_prose(text, "key")
+    as_compared(text)
+    list(constants(text))
     decoded(text.encode("utf-8", "replace"))
     with suppress(UnicodeError):
         decoded(b"\xe9\x9d" + text.encode("cp1252", "replace"))
