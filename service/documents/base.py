@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from service.text.encodings import decoded
-from service.text.letters import has_letters, split_margins
+from service.text.letters import LINE, has_letters, split_margins
 
 # Largest number of lines, tags and strings of a document that is one text. A piece takes up to 700
 # bytes of memory.
@@ -16,8 +16,6 @@ MAX_PIECES = 500_000
 _SKIPPED = re.compile(rb"<(?:\w+:)?(img|image|blip|svg|math|oMath)\b", re.IGNORECASE)
 # Space at which a text may be wrapped: no mark of a list, a quote, a heading or code follows.
 _WRAPPING_SPACE = re.compile(r" (?!(?:[-+*>]|#{1,6}|\d{1,9}[.)])\s|```|~~~)")
-
-LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|$)")
 
 
 class DocumentError(Exception):

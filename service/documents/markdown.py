@@ -76,14 +76,13 @@ def read_markdown(data: bytes) -> PassageDocument:
     attributes, finish = attributes_of(tokens)
     skipped = skipped_in(data)
     for token in tokens:
-        is_formula = token.kind is Kind.OPAQUE and token.source.startswith(("$", "\\"))
-        skipped["equations"] += is_formula
+        skipped["equations"] += token.kind is Kind.OPAQUE
         skipped["images"] += token.source.startswith("![")
     return PassageDocument([*parts, *attributes], None, finish, True, encoding, +skipped)
 
 
 def _parts(text: str, tokens: list[Token]) -> Iterator[str | Passage]:
-    """Yields the parts of a text, and adds the tokens of its paragraphs to `tokens`."""
+    """Yields the parts of a text. Adds formulas, images and tags with attributes to `tokens`."""
     cursor = 0
     for paragraph in paragraphs(text):
         yield text[cursor : paragraph.lines[0][0]]
@@ -98,7 +97,10 @@ def _paragraph(text: str, paragraph: Paragraph, tokens: list[Token]) -> Iterator
     task = _TASK.match(source)
     place = task.end() if task else 0
     own = tokens_of(spans(source[place:], references), has_marks=VALUE in source)
-    tokens += own
+    for token in own:
+        is_formula = token.kind is Kind.OPAQUE and token.source.startswith(("$", "\\"))
+        if is_formula or VALUE in token.source or token.source.startswith("!["):
+            tokens.append(token)
     yield source[:place]
     between = [text[before[1] : after[0]] for before, after in pairwise(lines)]
     markup = Markdown("|" * is_cell + "[" * ("references" in references))

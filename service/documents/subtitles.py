@@ -8,9 +8,10 @@ because each part must stay with its timing. Tags, and codes in braces, move wit
 import re
 from collections.abc import Iterator
 
-from service.documents.base import LINE, DocumentError, Passage, PassageDocument, decode
+from service.documents.base import DocumentError, Passage, PassageDocument, decode
 from service.documents.html import Markup, tokens_of
 from service.text.html_text import Piece, pieces
+from service.text.letters import LINE
 from service.text.markup import Kind
 
 _TIMING = re.compile(r"\s*(\d+:)?\d\d?:\d\d[,.]\d+ *--> *(\d+:)?\d\d?:\d\d[,.]\d+")

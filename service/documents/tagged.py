@@ -90,6 +90,8 @@ class TaggedText:
     count as white space.
     """
 
+    __slots__ = ("after", "before", "html", "keeps_lines", "nodes")
+
     def __init__(self, nodes: Sequence[Node], keeps_lines: bool = False) -> None:
         self.keeps_lines = keeps_lines
         core = joined(nodes)

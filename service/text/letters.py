@@ -14,6 +14,8 @@ Span = tuple[int, int]
 # readers of markup put it where a block ends.
 BREAK = "\x1e"
 
+LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|$)")  # its characters and its end
+
 UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 _LETTER = re.compile(r"[^\W\d_]")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")

@@ -16,11 +16,10 @@ from markdown_it.token import Token as Span
 from markdown_it.utils import EnvType
 
 from service.text.html_text import Piece, pieces
+from service.text.letters import LINE
 from service.text.markup import Kind
 
 InlineRule = Callable[[StateInline, bool], bool]
-
-_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|$)")
 
 # Lines that belong to a tool: directives, alerts, templates, tables of contents. The group begins
 # mathematics, which ends with its closing mark in this line or a later one.
@@ -54,14 +53,15 @@ class Paragraph(NamedTuple):
 
 def paragraphs(text: str) -> Iterator[Paragraph]:
     """Yields the paragraphs of a page without front matter, in order."""
-    lines = [match.span(1) for match in _LINE.finditer(text) if match[0]]
-    blocks: list[Span] = []
+    lines = [match.span(1) for match in LINE.finditer(text) if match[0]]
+    blocks = _Blocks()
     references: EnvType = {}
     source = "\n".join(text[start:end] for start, end in lines)
     _PARSER.block.parse(source, _PARSER, references, blocks)
+    del source
     cursor = 0
     around = ""
-    for block in blocks:
+    for block in blocks.from_first():
         if block.type == "inline" and block.map and block.content:
             is_cell = around in ("th_open", "td_open")
             content = block.content.replace("|", "\\|") if is_cell else block.content
@@ -75,6 +75,20 @@ def paragraphs(text: str) -> Iterator[Paragraph]:
                 yield Paragraph(found, is_cell, references)
                 cursor = found[-1][1]
         around = block.type
+
+
+class _Blocks(list[Span]):
+    """The blocks of a page with words, and the starts of cells. The others take much memory."""
+
+    def append(self, block: Span) -> None:
+        if block.type in ("inline", "th_open", "td_open"):
+            super().append(block)
+
+    def from_first(self) -> Iterator[Span]:
+        """Yields the blocks, and forgets each one."""
+        self.reverse()
+        while self:
+            yield self.pop()
 
 
 def spans(source: str, references: EnvType) -> Iterator[Piece]:

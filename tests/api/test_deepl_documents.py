@@ -89,6 +89,22 @@ def test_progress_is_reported_and_the_result_is_not_ready(files: Server, script:
     assert files.sample("regard_requests_total", **labels) == 1
 
 
+def test_progress_of_a_long_document_grows(serve: Serve, script: Script) -> None:
+    """Batches of 64 characters have four of these lines. The last of three batches waits."""
+    server = serve(files=True, max_pending_tokens=64)
+    script.stuck.add(server.token("Stuck"))
+    lines = [f"This is line {number}." for number in range(10, 21)] + ["Stuck here."]
+    handle = Handle(server, "a.txt", "\n\n".join(lines))
+    until(lambda: handle.status().get("progress") == 0.667)
+    status = handle.status()
+    assert status["status"] == "translating"
+    assert status["seconds_remaining"] >= 1
+    assert_refused(handle.result(), 503, "The document is being translated; ask again")
+    script.stuck.clear()
+    assert handle.until_over()["status"] == "done"
+    assert handle.result().text == "\n\n".join(lines)
+
+
 def test_late_document_ends_with_an_error(serve: Serve, script: Script) -> None:
     server = serve(files=True, file_timeout_seconds=2)
     script.may_finish.clear()

@@ -302,6 +302,15 @@ async def test_repeated_mark_needs_little_memory_and_time(
     assert not [each for each in refused if "of memory" in each or "processor time" in each]
 
 
+async def test_memory_of_markdown_is_bounded(reader: DocumentReader) -> None:
+    """The blocks and the tokens of a page were kept together: 56 times its size."""
+    line = "The **old** house stood on the [hill](https://a.b) and *nobody* knew `it`.\n"
+    page = (line + line + "\n") * 7_000
+    reader.max_bytes = 46 * len(page)
+    found = await reader.read("a.md", content_of(page.encode()))
+    assert len(found.texts) == 7_000
+
+
 def test_one_of_two_callers_takes_a_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
