@@ -118,7 +118,11 @@ interface Translation {
   target: string;
   /** The model's own translation. */
   own: string;
+  /** The words of its sentences. */
   sentences: AlignedSentence[];
+  /** The translation with the sentences that the reader chose. */
+  shown: string;
+  words: AlignedSentence[];
 }
 
 /** A text that a model embeds. */

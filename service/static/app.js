@@ -80,9 +80,7 @@ function build(served) {
   const store = new Store(typedInto(restored(served, shown)));
   languageChoice.view = () => toFragment(store.view);
   const lights = new WordLights(byId('text'), byId('mirror'), byId('output'), byId('pairs'));
-  const look = buildLook(store, models, lights, (item, level) => {
-    if (store.view.wanted !== null) translation.alignWanted(item, level);
-  });
+  const look = buildLook(store, models, lights);
   const fold = new Fold(store, (result) => look.follow(result));
   const similarity = new SimilarityPanel(linesOf('similarity', store));
   const others = new OtherTranslations(store, new Notice(byId('others-notice')));
@@ -123,14 +121,14 @@ function drag(event, store) {
   if (event.type === 'drop') store.set({ way: 'documents', file: event.dataTransfer.files[0] });
 }
 
-function buildLook(store, models, lights, aligned) {
+function buildLook(store, models, lights) {
   const unpin = () => {
     store.set(UNPINNED);
     byId('map').focus();
   };
   /** @type {LookPanel} */
   const look = new LookPanel({
-    ...{ store, models, lights, aligned, controls: new Controls(store) },
+    ...{ store, models, lights, controls: new Controls(store) },
     map: new HeatMap({
       root: byId('map'),
       table: byId('map-table'),

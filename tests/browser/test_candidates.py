@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Api, Watch
 from tests.browser.reader import KIDS, PHONE, POOL, TWO, Reader, box_of, percent, posted
@@ -45,10 +45,15 @@ def test_word_shows_the_likeliest_tokens_at_its_place(reader: Reader, page: Page
     expect(page.locator("#candidates")).to_be_hidden()
 
 
-@pytest.mark.parametrize("options", [PHONE])
-def test_list_covers_no_text_and_closes(reader: Reader, page: Page) -> None:
-    """It lay over the next line, and only Escape closed it, which phones do not have."""
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["wide", "phone"])
+def test_list_covers_no_text_and_closes_and_nothing_moves(reader: Reader, page: Page) -> None:
+    """It lay over the next line, and only Escape closed it, which phones do not have.
+
+    Below the text it then pushed all that followed it.
+    """
     translated(reader, KIDS)
+    others = page.locator("#after, #pairs, #history, .fold, footer")
+    before = [box_of(each)["y"] for each in others.all() if each.is_visible()]
     found = page.locator("#candidates")
     word = reader.output.get_by_role("button").first
     for closing in (reader.button("Close"), page.locator("h1"), word):
@@ -56,7 +61,9 @@ def test_list_covers_no_text_and_closes(reader: Reader, page: Page) -> None:
         expect(found.locator("li")).to_have_count(5)
         text, place = box_of(reader.output), box_of(found)
         assert text["y"] + text["height"] <= place["y"]
-        assert place["y"] + place["height"] <= box_of(page.locator("#after"))["y"]
+        expect(found).to_be_in_viewport(ratio=1)
+        top = page.evaluate("scrollY")
+        assert [box_of(each)["y"] + top for each in others.all() if each.is_visible()] == before
         closing.click()
         expect(found).to_be_hidden()
         expect(reader.output.locator(".pinned")).to_have_count(0)
@@ -68,6 +75,17 @@ def test_words_of_the_second_sentence_have_theirs(reader: Reader, page: Page, ap
     reader.output.get_by_role("button").nth(len(first["target_words"])).press("Enter")
     start = second["source_words"][0][0]
     assert shown(page) == likeliest(api, TWO[start:], 0)
+
+
+def test_word_behind_a_protected_span_has_its_own(reader: Reader, page: Page, api: Api) -> None:
+    """For the page a link is one word, and for the model it is many."""
+    text = "The cat sat on https://a.example today."
+    translated(reader, text)
+    own = reader.output.text_content() or ""
+    reader.word("hoje").click()
+    item = api.attention(text, level="word", target_text=own)
+    expected = likeliest(api, text, item["target"]["tokens"].index("hoje"), target_text=own)
+    assert shown(page) == expected
 
 
 def test_list_of_sentences_follows_a_chosen_word(reader: Reader, page: Page, api: Api) -> None:
@@ -117,3 +135,77 @@ def test_translation_goes_on_from_a_candidate(reader: Reader, page: Page, api: A
     expect(reader.output).to_have_text(expected)
     reader.button("The model’s own translation").click()
     expect(reader.output).to_have_text(own)
+
+
+THREE = f"{TWO}\n\n- The lions left right away."
+
+
+def choose_at(page: Page, word: Locator) -> str:
+    """Chooses the likeliest candidate that is not the model's own; returns the new sentence."""
+    word.click()
+    with page.expect_response("**/translate") as answered:
+        page.locator("#candidates li button").first.click()
+    reply = answered.value
+    assert posted(reply.request)["split_sentences"] is False
+    return str(reply.json()["translatedText"])
+
+
+def test_only_the_sentence_of_a_candidate_is_translated_again(
+    reader: Reader, page: Page, api: Api
+) -> None:
+    """In texts of several sentences no candidate could be chosen."""
+    reader.open(text=THREE, source="en")
+    whole = api.translate(THREE)
+    own, sentences = whole["translatedText"], whole["alignment"]
+    expect(reader.output).to_have_text(own)
+    ends = [(s["target_words"][0][0], s["target_words"][-1][1]) for s in sentences]
+    parts = [own[start:end] for start, end in ends]
+    gaps = [own[: ends[0][0]], *(own[a:b] for (_, a), (b, _) in zip(ends, ends[1:], strict=False))]
+    for index in (2, 0):  # a later one first: the earlier one then moves it
+        before = sum(len(sentence["target_words"]) for sentence in sentences[:index])
+        parts[index] = choose_at(page, reader.output.get_by_role("button").nth(before + 1))
+        expected = "".join(gap + part for gap, part in zip(gaps, parts, strict=True))
+        expect(reader.output).to_have_js_property("textContent", expected)
+        expect(reader.button("The model’s own translation")).to_be_focused()
+    assert parts[1] in own
+    words = [
+        token
+        for index, text in enumerate(parts)
+        for token in api.attention(
+            THREE[sentences[index]["source_words"][0][0] : sentences[index]["source_words"][-1][1]],
+            target_text=text,
+            level="word",
+        )["target"]["tokens"][:-1]
+    ]
+    expect(reader.output.get_by_role("button")).to_have_text(words)  # all can be chosen again
+    reader.output.get_by_role("button").last.hover()
+    assert reader.lit("mirror")
+    reader.go(reader.copied_link())
+    expect(reader.output).to_have_js_property("textContent", expected)
+    expect(reader.output.get_by_role("button")).to_have_text(words)
+    expect(page.locator("#look")).to_be_hidden()
+    reader.button("The model’s own translation").click()
+    expect(reader.output).to_have_js_property("textContent", own)
+
+
+def test_map_shows_the_sentence_that_was_chosen(reader: Reader, page: Page, api: Api) -> None:
+    reader.open(text=TWO, source="en")
+    expect(reader.button("Copy")).to_be_visible()
+    chosen = choose_at(page, reader.word("Ele"))
+    expect(reader.output).to_contain_text(chosen)
+    page.locator("#look-fold > summary").click()
+    reader.until_shown()
+    words = api.attention("It slept.", target_text=chosen, level="word")["target"]["tokens"]
+    rows = reader.map.locator("text[data-label^='row-']")
+    expect(rows).to_have_text([*words[:-1], "⟨end⟩"])
+    reader.output.get_by_role("button", name=words[1], exact=True).hover()
+    expect(reader.page.locator("#mirror .lit")).not_to_have_count(0)
+
+
+def test_chosen_sentence_gives_way_to_a_new_text(reader: Reader, page: Page, api: Api) -> None:
+    reader.open(text=TWO, source="en")
+    expect(reader.button("Copy")).to_be_visible()
+    choose_at(page, reader.word("Ele"))
+    reader.field.fill(POOL)
+    expect(reader.output).to_have_text(api.translate(POOL)["translatedText"])
+    expect(reader.button("The model’s own translation")).to_be_hidden()

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import Api, Watch
-from tests.browser.reader import KIDS, POOL, TWO, Reader, posted
+from tests.browser.reader import KIDS, PHONE, POOL, TWO, Reader, box_of, posted
 
 pytestmark = pytest.mark.browser
 
@@ -173,3 +173,22 @@ def test_fault_within_a_stream_is_told_in_words(
     expect(reader.output).to_have_text(api.translate(POOL)["translatedText"])
     expect(reader.output).not_to_have_class("stale")
     expect(reader.notice()).to_be_hidden()
+
+
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("remembered", [{}])
+def test_output_stays_in_its_place_while_a_translation_comes(
+    reader: Reader, page: Page, api: Api
+) -> None:
+    """The bar of progress moved it down and up again, and on a phone the detected language too."""
+    gated(page, TWO)
+    reader.open()
+    place = box_of(reader.output)["y"]
+    reader.field.fill(TWO)
+    expect(reader.output).to_have_text(first_of(api, TWO))
+    expect(page.locator("#progress")).to_be_visible()
+    expect(reader.source.locator(":checked")).to_have_text("English (detected)")
+    assert box_of(reader.output)["y"] == place
+    page.evaluate("openGate()")
+    expect(page.locator("#progress")).to_be_hidden()
+    assert box_of(reader.output)["y"] == place

@@ -124,7 +124,7 @@ def test_page_speaks_portuguese_from_end_to_end(
 ) -> None:
     watch.allow("Failed to load resource")
     page.get_by_role("textbox", name="Texto para traduzir").fill(KIDS)
-    expect(page.locator("#detected")).to_have_text("Idioma detectado: inglês")
+    expect(page.locator("#source :checked")).to_have_text("Inglês (detectado)")
     reader.until_shown()
     reader.output.get_by_role("button").nth(1).hover()
     expect(page.locator("#pairs")).to_contain_text("olha para")

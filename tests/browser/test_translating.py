@@ -80,7 +80,7 @@ def test_control_enter_translates_at_once(reader: Reader, page: Page) -> None:
 @pytest.mark.parametrize(("text", "name"), [(KIDS, "English"), (PORTUGUESE, "Portuguese")])
 def test_detected_language_is_told(reader: Reader, page: Page, text: str, name: str) -> None:
     reader.open(target="en" if name == "Portuguese" else "pt").field.fill(text)
-    expect(page.locator("#detected")).to_have_text(f"{name} detected")
+    expect(reader.source.locator(":checked")).to_have_text(f"{name} (detected)")
 
 
 def test_target_flips_if_the_text_is_in_it(reader: Reader, api: Api) -> None:
@@ -215,7 +215,7 @@ def test_other_translation_can_be_looked_into(reader: Reader, page: Page, api: A
     reader.button("Other translations").click()
     with page.expect_request("**/attention") as asked:
         reader.button(other).click()
-    assert posted(asked.value)["target_text"] == other
+    assert posted(asked.value)["target_text"] == [other]
     expect(reader.output).to_have_text(other)
     expect(reader.button(other).first).to_have_attribute("aria-pressed", "true")
     expect(reader.button(other).first).to_be_focused()
@@ -226,14 +226,30 @@ def test_other_translation_can_be_looked_into(reader: Reader, page: Page, api: A
     expect(reader.output).to_have_text(own)
 
 
-def test_other_translations_of_several_sentences_are_shown(reader: Reader, api: Api) -> None:
-    found = api.translate(TWO, alternatives=3)
+def test_other_translation_of_one_sentence_can_be_taken(
+    reader: Reader, page: Page, api: Api
+) -> None:
+    """Those of several sentences were shown as whole texts, and none of them could be chosen."""
     reader.read(TWO, others="yes")
-    shown = reader.page.locator("#alternatives li")
-    own = api.translate(TWO)["translatedText"]
-    texts = dict.fromkeys([own, found["translatedText"], *found["alternatives"]])
-    expect(shown).to_have_text([*texts])
-    expect(shown.get_by_role("button")).to_have_count(0)
+    own = reader.output.text_content() or ""
+    first, second = own.split(". ")
+    for name, sentence, shown in (
+        ("first", TWO.split(". ")[0] + ".", first + "."),
+        ("last", "It slept.", second),
+    ):
+        word = reader.output.get_by_role("button")
+        (word.first if name == "first" else word.nth(-2)).click()
+        expect(page.locator("#others-of")).to_contain_text(f"“{sentence}”")
+        found = api.translate(sentence, alternatives=3)
+        texts = dict.fromkeys([shown, found["translatedText"], *found["alternatives"]])
+        expect(page.locator("#alternatives button")).to_have_text([*texts])
+        other = [*texts][1]
+        reader.button(other).click()
+        own = own.replace(shown, other)
+        expect(reader.output).to_have_text(own)
+        expect(reader.button(other)).to_have_attribute("aria-pressed", "true")
+    reader.button("The model’s own translation").click()
+    expect(reader.output).to_have_text(api.translate(TWO)["translatedText"])
 
 
 def shell_words(command: str) -> list[str]:

@@ -8,7 +8,7 @@ import { keep, kept } from './storage.js';
 const STORED = 'regard-look';
 
 /** The choices that show that a link is about attention. */
-const ABOUT = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'key', 'named', 'search', 'vectors'];
+const ABOUT = ['kind', 'layer', 'head', 'level', 'norm', 'query', 'key', 'named', 'search', 'vectors'];
 
 /** Reports whether a view opens the fold: by its own choices, or by what the reader chose before. */
 export function isUnfolded(view) {

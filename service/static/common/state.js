@@ -7,7 +7,8 @@
  * task: translate, or embed to compare sentences.
  * model: The name of the model that embeds; null for the default one.
  * text, source, target: The text to translate and its languages; source `auto` is detected.
- * wanted: The translation to look into; null for the model's own.
+ * wanted: The translations that the reader chose, one for each sentence, empty for the model's own;
+ *     null if all are the model's own.
  * others: Whether other translations are shown.
  * look: Whether the attention of a translation is unfolded.
  * sentence: The number of the sentence to look into, from 0.
@@ -71,6 +72,18 @@ export const UNPINNED = Object.freeze({ query: null, key: null });
 
 /** The change that comes with another text: its first sentence, and the model's own translation. */
 export const FIRST = Object.freeze({ sentence: 0, wanted: null, ...UNPINNED });
+
+const SEPARATOR = '\u001e'; // The server leaves out control characters, so no translation has it.
+
+/** Returns the translation that the reader chose for a sentence; null for the model's own. */
+export const chosenFor = ({ wanted }, sentence) => wanted?.split(SEPARATOR)[sentence] || null;
+
+/** Returns `wanted` with another choice for a sentence; null for the model's own. */
+export function chooseFor({ wanted }, sentence, text) {
+  const texts = wanted?.split(SEPARATOR) ?? [];
+  texts[sentence] = text;
+  return texts.some(Boolean) ? texts.join(SEPARATOR) : null;
+}
 
 const isCode = (value) => (/^[A-Za-z0-9-]{1,35}$/.test(value) ? value : undefined);
 const isName = (value) => (/^[\w.:/-]{1,100}$/.test(value) ? value : undefined);

@@ -29,13 +29,12 @@ export class DocumentsPanel {
     this.status = element('p', { role: 'status' });
     this.progress = element('progress', { max: 1, 'aria-label': say('progress'), hidden: true });
     this.done = element('p');
-    const notice = element('div', { class: 'notice', hidden: true });
-    this.notice = new Notice(notice);
+    this.notice = new Notice();
     const label = (name) => element('label', { for: `documents-${name}`, text: say(name) });
     const menus = [label('source'), this.source, label('target'), this.target];
     const hint = element('p', { class: 'hint', text: say('hint') });
     const pair = element('p', { class: 'pair' }, ...menus);
-    this.root.append(pair, this.drop, this.progress, this.status, this.done, notice, hint);
+    this.root.append(pair, this.drop, this.progress, this.status, this.done, this.notice.root, hint);
   }
 
   /**

@@ -9,7 +9,7 @@ import { Gaze, startsOf } from './gaze.js';
 import { settled } from './models.js';
 import { pinChange, pinnedPlaces } from './pins.js';
 import { termsOf } from './terms.js';
-import { UNPINNED, fromFragment } from '../common/state.js';
+import { UNPINNED, chosenFor, fromFragment } from '../common/state.js';
 import { speaker } from '../common/strings.js';
 import { decimal, spoken } from '../common/text.js';
 import { look } from '../strings/look.js';
@@ -52,7 +52,6 @@ export class LookPanel {
    * @param {Downloads} parts.downloads
    * @param {Notice} parts.notice
    * @param {CurlLine} parts.curl
-   * @param {function(Object, string): void} parts.aligned Called with each item and its level.
    */
   constructor(parts) {
     Object.assign(this, parts);
@@ -209,14 +208,9 @@ export class LookPanel {
     return items.map(({ source: { text } }) => text);
   }
 
-  #subject({ task, model, source, target }, sentences, { sentence, wanted }) {
-    if (task === 'embed') return { task, text: sentences[sentence], model };
-    return {
-      text: sentences[sentence],
-      source,
-      target,
-      wanted: sentences.length > 1 ? null : wanted,
-    };
+  #subject({ task, model, source, target }, sentences, view) {
+    const text = sentences[view.sentence];
+    return task === 'embed' ? { task, text, model } : { text, source, target, wanted: chosenFor(view, view.sentence) };
   }
 
   #show(found) {
@@ -240,16 +234,15 @@ export class LookPanel {
     if (subject.task === 'embed') this.lights.markSource(this.#shown.gaze.rows.filter(Boolean));
     const caption = () => this.#caption(view, model, subject);
     this.downloads.offer(this.map.figure, caption, view, body);
-    this.aligned(item, view.level);
     this.#pinned(this.#shown);
   }
 
   /** Relates the map to the words of the page. */
   #gaze({ translation, sentences, view, item }, tables, values) {
     const scale = isShare(view) ? 1 : attention.largest([{ values }]);
-    const { text, own = '' } = translation;
-    const whole = { source: text, target: this.store.view.wanted ?? own };
-    const targets = this.#targets.slice(0, view.sentence);
+    const whole = { source: translation.text, target: translation.shown ?? '' };
+    const before = this.#targets.slice(0, view.sentence);
+    const targets = before.map((own, index) => chosenFor(view, index) ?? own);
     const parts = { source: sentences.slice(0, view.sentence + 1), target: [...targets, item.target?.text ?? ''] };
     const places = {};
     for (const side of ['source', 'target']) {

@@ -1,6 +1,7 @@
 // The alignment of the words of a text and its translation, and the highlights that show it.
 
 import { element, setText } from '../common/dom.js';
+import { chosenFor } from '../common/state.js';
 import { speaker } from '../common/strings.js';
 import { decimal, listed, percent, unitOffsets } from '../common/text.js';
 import { translate } from '../strings/translate.js';
@@ -16,6 +17,8 @@ const LETTERS = /[\p{L}\p{N}]/u; // The caret behind a full stop is in no word.
  */
 
 const SAID_WORDS = 3; // The readout names this many words.
+
+const NO_WORDS = { source_words: [], target_words: [], pairs: [] };
 
 /** @returns {Alignment} */
 const unaligned = () => ({ source: [], target: [], pairs: [] });
@@ -35,20 +38,41 @@ function extend(known, [from, to], sentences) {
   }
 }
 
+/** Converts an item of POST /attention, by word, to a sentence of POST /translate. */
+function sentenceOf({ source, target, alignment: { pairs } }) {
+  const words = ({ offsets, special }) => offsets.filter((_, index) => !special[index]);
+  return { source_words: words(source), target_words: words(target), pairs };
+}
+
+const moved = ({ source_words: read, target_words: written, pairs }, from, to) => ({
+  source_words: read.map(([start, end]) => [start + from, end + from]),
+  target_words: written.map(([start, end]) => [start + to, end + to]),
+  pairs,
+});
+
 /**
- * Converts an item of POST /attention to a sentence of POST /translate.
- * Its words are spans of tokens, or, at level `word`, all words that are not special.
+ * Returns a translation with the sentences that the reader chose, and the words of all sentences.
+ * @param {Translation} translation
+ * @param {View} view
+ * @param {Object<number, Json>} items Items of POST /attention for chosen sentences; a sentence
+ *     without one has no words.
  */
-export function sentenceOf({ source, target, alignment }, level) {
-  const spans = ({ offsets, special }, words) =>
-    level === 'word'
-      ? offsets.filter((_, index) => !special[index])
-      : words.map(([first, end]) => [offsets[first][0], offsets[end - 1][1]]);
-  return {
-    source_words: spans(source, alignment.source_words),
-    target_words: spans(target, alignment.target_words),
-    pairs: alignment.pairs,
-  };
+export function withChosen({ own, sentences }, view, items) {
+  if (sentences.length === 0) return { shown: chosenFor(view, 0) ?? own, words: [] };
+  const letters = [...own];
+  let [shown, done, shift] = ['', 0, 0];
+  const words = sentences.map((sentence, index) => {
+    const text = chosenFor(view, index);
+    if (text === null) return moved(sentence, 0, shift);
+    const { source_words: read, target_words: written } = sentence;
+    const [start, end] = [written[0][0], written[written.length - 1][1]];
+    const [from, to] = [read[0][0], start + shift];
+    shown += letters.slice(done, start).join('') + text;
+    done = end;
+    shift += [...text].length - (end - start);
+    return moved(index in items ? sentenceOf(items[index]) : NO_WORDS, from, to);
+  });
+  return { shown: shown + letters.slice(done).join(''), words };
 }
 
 /** Lists the words that a word is aligned with, and their weights, largest first. */
@@ -89,15 +113,10 @@ export class WordLights {
   /** Called when the reader pins or unpins a word; returns whether the map follows. */
   pinned = (_word, _isNew) => false;
   /**
-   * Called with the word of the translation that the reader pins, or null.
-   * @type {function(import('./candidates.js').WordPlace|null): void}
+   * Called with the word that the reader pins, and its place in its sentence, or with null.
+   * @type {function({side: string, node: HTMLElement, sentence: number, index: number}|null): void}
    */
   chosen = () => {};
-  /**
-   * Called with the sentence of a pinned word or of the caret.
-   * @type {function(number): void}
-   */
-  entered = () => {};
 
   /**
    * @param {HTMLTextAreaElement} field
@@ -246,8 +265,7 @@ export class WordLights {
     const isNew = !node.classList.contains('pinned');
     const owner = this.#owners[side][index];
     if (!this.pinned(word, isNew)) this.setPins(isNew ? [word] : []);
-    this.chosen(isNew && side === 'target' && owner ? { node, ...owner } : null);
-    if (isNew && owner) this.entered(owner.sentence);
+    this.chosen(isNew && owner ? { side, node, ...owner } : null);
   }
 
   /** Unpins all words, and closes the list of a word. */

@@ -9,14 +9,6 @@ import { translate } from '../strings/translate.js';
 const say = speaker(translate);
 const NUM_TOKENS = 5;
 
-/**
- * A word of a translated sentence.
- * @typedef {Object} WordPlace
- * @property {HTMLElement} node
- * @property {number} sentence
- * @property {number} index Its index in the sentence.
- */
-
 /** A list below the translation, for the word that the reader has chosen. */
 export class Candidates {
   #latest = new Latest();
@@ -42,11 +34,11 @@ export class Candidates {
   }
 
   /**
-   * Shows the likeliest tokens at the place of a word. With `choose`, a token can be chosen.
-   * @param {WordPlace} word
-   * @param {Json} sentence
+   * Shows the likeliest tokens at the place of a word.
+   * @param {HTMLElement} node The word.
+   * @param {Json} sentence Its sentence, its first code point there, and what goes on from a prefix.
    */
-  async show({ node, index }, { text, source, target, translated, choose }) {
+  async show(node, { text, source, target, translated, start, choose }) {
     this.#node = node;
     this.root.hidden = false;
     this.content.replaceChildren(element('p', { text: say('candidatesLoading') }));
@@ -57,8 +49,9 @@ export class Candidates {
     try {
       const reply = await this.#latest.run((signal) => post('attention', body, signal));
       if (reply === undefined) return;
-      const go = choose && ((prefix) => choose(prefix).catch(() => this.#fail()));
-      this.content.replaceChildren(...described(reply.items[0], index, node.textContent ?? '', go));
+      const go = (prefix) => choose(prefix).catch(() => this.#fail());
+      this.content.replaceChildren(...described(reply.items[0], start, node.textContent ?? '', go));
+      this.root.scrollIntoView({ block: 'nearest' });
     } catch {
       this.#fail();
     }
@@ -75,8 +68,9 @@ export class Candidates {
   }
 }
 
-/** Describes the tokens at the first token of a word; a click on one calls `go` with the text up to it. */
-function described({ target, probabilities }, index, word, go) {
+/** Describes the tokens at the start of a word; a click on one calls `go` with the text up to it. */
+function described({ target, probabilities }, start, word, go) {
+  const index = target.offsets.findIndex(([, end]) => end > start); // A protected span is several words.
   const ids = target.ids.map((id) => (Array.isArray(id) ? id : [id]));
   const at = ids.slice(0, index).reduce((sum, tokens) => sum + tokens.length, 0);
   const { log_probs, likeliest } = probabilities;
@@ -88,12 +82,11 @@ function described({ target, probabilities }, index, word, go) {
   });
   const items = likeliest.tokens[at].map((token, rank) => {
     const share = likeliest.log_probs[at][rank];
-    const isEnd = token === '</s>' || go === null || rank === own;
-    const act = isEnd ? null : () => go(upTo(target, index, token));
+    const act = token === '</s>' || rank === own ? null : () => go(upTo(target, index, token));
     return item(spoken(token), share === null ? 0 : Math.exp(share), rank === own, act);
   });
-  const hint = go === null ? [] : [element('p', { text: say('candidatesGo') })];
-  return [element('p', { text: title }), element('ol', {}, ...items), ...hint];
+  const hint = element('p', { text: say('candidatesGo') });
+  return [element('p', { text: title }), element('ol', {}, ...items), hint];
 }
 
 /** Returns the translation up to a word, and a token in place of the word. */

@@ -49,12 +49,13 @@ export class Languages {
     return target === '' || this.targets(source).includes(target);
   }
 
-  /** Fills both menus for a view. */
-  render(sourceMenu, targetMenu, view) {
+  /** Fills both menus for a view; `auto` tells which language was detected, if any. */
+  render(sourceMenu, targetMenu, view, detected = '') {
+    const auto = detected ? say('detected', { language: capital(this.name(detected)) }) : say('detect');
     const entry = (code) => [code, capital(this.name(code))];
     const sources = this.list.map(({ code }) => entry(code));
     const targets = this.targets(view.source).map(entry);
-    fillMenu(sourceMenu, [['auto', say('detect')], ...sources], view.source);
+    fillMenu(sourceMenu, [['auto', auto], ...sources], view.source);
     fillMenu(targetMenu, targets.length ? targets : [[view.target, say('noLanguage')]], view.target);
   }
 }

@@ -1,9 +1,13 @@
-// Other translations of the same text. The reader can choose one in place of the model's own.
+// Other translations of a sentence. The reader can choose one in place of the model's own.
 
 import { Latest, post } from '../common/api.js';
-import { byId, element } from '../common/dom.js';
-import { UNPINNED } from '../common/state.js';
+import { byId, element, setText } from '../common/dom.js';
+import { UNPINNED, chooseFor, chosenFor } from '../common/state.js';
+import { speaker } from '../common/strings.js';
+import { cutOut } from '../common/text.js';
+import { translate } from '../strings/translate.js';
 
+const say = speaker(translate);
 const NUM_OTHERS = 3;
 const WORD = /([\p{L}\p{N}]+)/u;
 
@@ -26,7 +30,7 @@ export class OtherTranslations {
     this.toggle = byId('others');
     this.toggle.addEventListener('click', () => store.set({ others: !store.view.others }));
     store.subscribe((view, before) => {
-      if (view.others !== before.others) this.#load();
+      if (view.others !== before.others || view.sentence !== before.sentence) this.#load();
       else if (view.wanted !== before.wanted) this.#render();
     });
   }
@@ -42,53 +46,56 @@ export class OtherTranslations {
     else this.#load();
   }
 
-  async #load() {
+  /** The sentence that the reader looks at: its number, its text and the model's own translation. */
+  get #sentence() {
+    const { text, own, sentences } = /** @type {Translation} */ (this.#translation);
+    const at = Math.max(0, Math.min(this.store.view.sentence, sentences.length - 1));
+    if (sentences.length === 0) return { at, text, own };
+    const { source_words: read, target_words: written } = sentences[at];
+    return { at, text: cutOut(text, read), own: cutOut(own, written) };
+  }
+
+  #load() {
     this.#latest.cancel();
     this.#found = [];
     this.notice.hide();
     this.#render();
     if (!this.store.view.others || this.#translation === null) return;
-    const { text, source, target } = this.#translation;
-    const body = { q: text, source, target, alternatives: NUM_OTHERS };
-    try {
-      const reply = await this.#latest.run((signal) => post('translate', body, signal));
-      if (reply === undefined) return;
+    const { source, target } = this.#translation;
+    const body = { q: this.#sentence.text, source, target, alternatives: NUM_OTHERS };
+    this.notice.guard(this.#latest, (signal) => post('translate', body, signal), (reply) => {
       this.#found = [reply.translatedText, ...(reply.alternatives ?? [])];
       this.#render();
-    } catch (error) {
-      this.notice.show(/** @type {ApiError} */ (error), () => this.#load());
-    }
+    });
   }
 
   #render() {
-    const { others, wanted } = this.store.view;
-    this.toggle.setAttribute('aria-expanded', String(others));
-    const translation = this.#translation;
-    this.root.hidden = !others || translation === null;
-    if (!others || translation === null) return;
-    const { own, target, sentences } = translation;
-    const texts = [...new Set([own, ...this.#found, wanted ?? own])];
-    this.#list(texts, target, sentences.length > 1);
-    for (const button of this.root.querySelectorAll('button')) {
-      button.setAttribute('aria-pressed', String(button.textContent === (wanted ?? own)));
-    }
+    const { view } = this.store;
+    this.toggle.setAttribute('aria-expanded', String(view.others));
+    this.root.hidden = !view.others || this.#translation === null;
+    byId('others-of').hidden = this.root.hidden || (this.#translation?.sentences.length ?? 0) < 2;
+    if (this.#translation === null || !view.others) return;
+    const { at, text, own } = this.#sentence;
+    setText(byId('others-of'), say('othersOf', { sentence: text }));
+    const chosen = chosenFor(view, at) ?? own;
+    this.#list([...new Set([own, ...this.#found, chosen])], this.#translation.target);
+    for (const button of this.root.querySelectorAll('button'))
+      button.setAttribute('aria-pressed', String(button.textContent === chosen));
   }
 
   /** Redraws the list only if it differs, so that a pressed button keeps the focus. */
-  #list(texts, target, areLong) {
-    const key = JSON.stringify([texts, target, areLong]);
+  #list(texts, lang) {
+    const key = JSON.stringify([texts, lang]);
     if (this.root.dataset.texts === key) return;
     this.root.dataset.texts = key;
-    const items = texts.map((text) => {
-      const content = areLong ? text : this.#button(text, texts[0]);
-      return element('li', { lang: target, dir: 'auto' }, content);
-    });
+    const items = texts.map((text) => element('li', { lang, dir: 'auto' }, this.#button(text, texts[0])));
     this.root.replaceChildren(...items);
   }
 
   #button(text, own) {
     const choose = () => {
-      const wanted = text === this.#translation?.own ? null : text;
+      const { view } = this.store;
+      const wanted = chooseFor(view, this.#sentence.at, text === own ? null : text);
       this.store.set({ wanted, ...UNPINNED });
     };
     return element('button', { type: 'button', onclick: choose }, ...marked(text, own));

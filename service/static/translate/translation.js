@@ -5,10 +5,10 @@ import { makeCopy } from '../common/copy.js';
 import { byId, changed, setStale, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
 import { linkTo } from '../common/address.js';
-import { FIRST, UNPINNED } from '../common/state.js';
+import { FIRST, UNPINNED, chooseFor, chosenFor } from '../common/state.js';
 import { cutOut } from '../common/text.js';
 import { translate } from '../strings/translate.js';
-import { sentenceOf } from './alignment.js';
+import { withChosen } from './alignment.js';
 import { Hints } from './hints.js';
 import { PASTED } from './limit.js';
 
@@ -38,6 +38,7 @@ export class TranslationPanel {
   #speaking;
   /** @type {Translation|null} */
   #result = null;
+  #detected = '';
   #isWhole = false;
   #mayFlip = true;
   /** @type {SpeechSynthesisUtterance|null} */
@@ -73,8 +74,7 @@ export class TranslationPanel {
     this.field = byId('text');
     this.output = byId('output');
     this.store.subscribe((view, before) => this.#update(view, before));
-    this.lights.chosen = (word) => this.#showCandidates(word);
-    this.lights.entered = (sentence) => this.#enter(sentence);
+    this.lights.chosen = (word) => this.#chooseWord(word);
     this.#listen();
   }
 
@@ -140,15 +140,9 @@ export class TranslationPanel {
     this.#replace({ text, source, target: this.languages.targetFor(source, target) });
   }
 
-  /** Shows the alignment of a translation that the reader chose in place of the model's own. */
-  alignWanted(item, level) {
-    if (this.#result === null || this.#shown !== item.target.text) return;
-    this.#light([sentenceOf(item, level)]);
-  }
-
   /** The translation on the page. */
   get #shown() {
-    return this.store.view.wanted ?? this.#result?.own ?? '';
+    return this.#result?.shown ?? '';
   }
 
   #choose(change) {
@@ -244,7 +238,7 @@ export class TranslationPanel {
   }
 
   #render(view) {
-    this.languages.render(byId('source'), byId('target'), view);
+    this.languages.render(byId('source'), byId('target'), view, this.#detected);
     this.field.lang = view.source === 'auto' ? (this.#result?.source ?? '') : view.source;
     byId('clear').hidden = view.text === '';
     byId('undo').hidden = this.#replaced === null;
@@ -325,6 +319,7 @@ export class TranslationPanel {
   #age() {
     this.#isWhole = false;
     this.#hush();
+    this.#aligning.cancel();
     this.output.classList.add('stale');
     this.candidates.hide();
     setStale(byId('look-fold'), true);
@@ -349,7 +344,8 @@ export class TranslationPanel {
     this.#result = null;
     this.output.replaceChildren();
     this.#settle(false);
-    setText(byId('detected'), '');
+    this.#detected = '';
+    this.#render(this.store.view);
     byId('after').hidden = true;
     this.hints.hide();
     this.notice.hide();
@@ -365,7 +361,8 @@ export class TranslationPanel {
     const { q: text, target } = body;
     const hasWords = detectedLanguage?.confidence !== 0; // Digits stay as they are.
     const source = hasWords ? (detectedLanguage?.language ?? body.source) : target;
-    this.#result = { text, source, target, own: '', sentences: [] };
+    const sentences = [];
+    this.#result = { text, source, target, own: '', sentences, shown: '', words: sentences };
     this.notice.hide();
     this.curl.show('translate', body);
     if (hasWords) this.#tellLanguage(this.#result, detectedLanguage);
@@ -382,6 +379,7 @@ export class TranslationPanel {
   #add({ translatedText, alignment = [] }) {
     const result = /** @type {Translation} */ (this.#result);
     result.own += translatedText;
+    result.shown = result.own;
     result.sentences.push(...alignment);
     if (this.store.view.wanted === null) this.lights.add(translatedText, alignment);
     const read = alignment.at(-1)?.source_words.at(-1)?.[1] ?? result.own.length;
@@ -389,22 +387,29 @@ export class TranslationPanel {
     byId('progress').hidden = false;
   }
 
-  /** Shows the translation that the reader chose, or again the model's own. */
+  /** Shows the sentences that the reader chose in place of the model's own. */
   #showChoice() {
-    if (this.#result === null) return;
-    const isOwn = this.store.view.wanted === null;
-    this.#light(isOwn ? this.#result.sentences : []);
-    if (!isOwn && !this.store.view.look) this.#alignChoice(this.#result);
+    this.#aligning.cancel();
+    if (this.#result === null || !this.#isWhole) return;
+    this.#light({});
+    this.#alignChoice(this.#result);
     this.#finish();
   }
 
-  /** Requests the alignment of a chosen translation; while attention is shown, it brings it. */
-  async #alignChoice({ text, source, target }) {
-    const body = { text, source, target, target_text: this.#shown };
-    const least = { kinds: ['cross'], level: 'word', top_k: 1 };
-    const work = (signal) => post('attention', { ...body, ...least }, signal);
+  /** Requests the alignment of the sentences that the reader chose. */
+  async #alignChoice({ text, source, target, sentences }) {
+    const { view } = this.store;
+    const chosen = [...sentences.keys()].filter((index) => chosenFor(view, index) !== null);
+    if (chosen.length === 0) return;
+    const body = {
+      text: chosen.map((index) => cutOut(text, sentences[index].source_words)),
+      target_text: chosen.map((index) => chosenFor(view, index)),
+      ...{ source, target, kinds: ['cross'], level: 'word', top_k: 1 },
+    };
+    const work = (signal) => post('attention', body, signal);
     const reply = await this.#aligning.run(work).catch(() => undefined); // It is no more than light.
-    if (reply !== undefined) this.alignWanted(reply.items[0], 'word');
+    if (reply === undefined) return;
+    this.#light(Object.fromEntries(chosen.map((index, place) => [index, reply.items[place]])));
   }
 
   #finish() {
@@ -413,45 +418,44 @@ export class TranslationPanel {
     this.translated(this.#result);
   }
 
-  #light(sentences) {
-    this.lights.begin(this.#result?.text ?? '');
-    this.lights.add(this.#shown, sentences);
-  }
-
-  /** Shows the sentence of a chosen word, or of the caret, where the model looks. */
-  #enter(sentence) {
-    const isOther = sentence !== this.store.view.sentence;
-    if (this.#isWhole && isOther) this.store.set({ sentence, ...UNPINNED });
+  /** Shows the chosen sentences, with the items of POST /attention that align them. */
+  #light(items) {
+    const result = /** @type {Translation} */ (this.#result);
+    Object.assign(result, withChosen(result, this.store.view, items));
+    this.lights.begin(result.text);
+    this.lights.add(result.shown, result.words);
   }
 
   /**
-   * Shows the likeliest tokens at a word; while attention is shown, it has them.
-   * @param {import('./candidates.js').WordPlace|null} word
+   * Goes to the sentence of a word, and shows the likeliest tokens there; while attention is shown,
+   * it has them.
    */
-  #showCandidates(word) {
-    if (word === null || this.#result === null || this.store.view.look) {
-      this.candidates.hide();
-      return;
-    }
-    const { text, source, target, sentences } = this.#result;
-    const isOne = sentences.length < 2;
-    const spans = sentences[word.sentence];
-    this.candidates.show(word, {
-      text: isOne ? text : cutOut(text, spans.source_words),
-      translated: isOne ? this.#shown : cutOut(this.#shown, spans.target_words),
-      ...{ source, target },
-      choose: isOne ? (prefix) => this.#continue(prefix) : null,
+  #chooseWord(word) {
+    this.candidates.hide();
+    if (word === null || this.#result === null || !this.#isWhole) return;
+    const { view } = this.store;
+    if (word.sentence !== view.sentence) this.store.set({ sentence: word.sentence, ...UNPINNED });
+    if (word.side === 'source' || view.look) return;
+    const { text, source, target, shown, words } = this.#result;
+    const { source_words: read, target_words: written } = words[word.sentence];
+    this.candidates.show(word.node, {
+      ...{ source, target, text: cutOut(text, read), translated: cutOut(shown, written) },
+      start: written[word.index][0] - written[0][0],
+      choose: (prefix) => this.#continue(word.sentence, prefix),
     });
   }
 
-  /** Shows the translation that begins with a text. */
-  async #continue(prefix) {
-    const { text, source, target } = /** @type {Translation} */ (this.#result);
-    const body = { q: text, source, target, target_prefix: prefix, split_sentences: false };
+  /** Lets the translation of a sentence go on from another beginning. */
+  async #continue(sentence, prefix) {
+    const { text, source, target, own, sentences } = /** @type {Translation} */ (this.#result);
+    const { source_words: read, target_words: written } = sentences[sentence];
+    const body = { q: cutOut(text, read), source, target, target_prefix: prefix, split_sentences: false };
     const reply = await this.#aligning.run((signal) => post('translate', body, signal));
-    if (reply === undefined || this.store.view.text !== text) return;
+    if (reply === undefined) return;
     const hasFocus = this.candidates.root.contains(document.activeElement);
-    this.store.set({ wanted: reply.translatedText, ...UNPINNED });
+    const { translatedText: found } = reply;
+    const isOwn = found === cutOut(own, written);
+    this.store.set({ wanted: chooseFor(this.store.view, sentence, isOwn ? null : found), ...UNPINNED });
     if (hasFocus) byId('own').focus(); // The chosen button is gone.
   }
 
@@ -464,8 +468,7 @@ export class TranslationPanel {
   }
 
   #tellLanguage({ source, target }, detected) {
-    const language = this.languages.name(source);
-    setText(byId('detected'), detected ? say('detected', { language }) : '');
+    this.#detected = detected ? source : '';
     if (source === target) {
       const other = this.languages.targetFor(source, target);
       const way = { name: 'translateTo', code: other, act: () => this.#chooseTarget(other) };
