@@ -129,7 +129,7 @@ def test_picture_of_the_switches(reader: Reader, page: Page) -> None:
             frames.append(take(REST_MILLISECONDS if last else 8 * FRAME_MILLISECONDS))
     page.unroute("**/attention/knockout")
     page.locator("#switches-map rect[data-row='1'][data-column='3']").click()
-    expect(switches.locator(".verdict").last).to_contain_text("With 1 off")
+    expect(switches.locator(".verdict").last).to_contain_text("With 1 part off")
     image = animated([whole(2 * REST_MILLISECONDS), *frames])
     assert len({frame.image for frame in frames}) == len(frames)
     assert len(image) <= MAX_SWITCH_BYTES

@@ -277,6 +277,18 @@ def test_arrow_keys_in_a_field_belong_to_the_field(reader: Reader, page: Page) -
     expect(chapter(page, MAIN[0])).to_be_visible()
 
 
+def test_arrow_keys_after_a_click_on_the_way_turn_steps(reader: Reader, page: Page) -> None:
+    """They went on to Compare, and away from the story."""
+    reader.open()
+    reader.choose("way", "understand")
+    expect_chapters(page)
+    page.keyboard.press("ArrowRight")
+    expect_step(page, MAIN[1])
+    page.locator("#way input:checked").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#story")).to_be_hidden()
+
+
 def test_link_restores_the_step_and_the_token(reader: Reader, page: Page) -> None:
     opened(reader, lesson=POOL, token=3, step="scores")
     expect_step(page, "scores")
@@ -444,7 +456,7 @@ def test_wrong_sense_of_a_word_is_explained_with_the_servers_numbers(story: Page
     assert column(story, "pool", 0) == likeliest["tokens"][0]
     assert column(story, "pool", 1) == [percent(math.exp(x)) for x in likeliest["log_probs"][0]]
     most = np.array(whole["attentions"][0]["data"])[:, :, 0, 2].max()
-    expect(shown).to_contain_text(f"gives {percent(float(most))} from “pool” to “badminton”")
+    expect(shown).to_contain_text(f"“pool” gives {percent(float(most))} to “badminton”")
     other = api.attention(POOL, target_text="bilhar bate badminton", probabilities={})
     logs = other["probabilities"]["log_probs"][: other["target"]["tokens"].index("▁bate")]
     expect(shown).to_contain_text(f"“bilhar”, the game, has {percent(math.exp(sum(logs)))}")

@@ -52,6 +52,19 @@ def test_both_languages_have_the_same_names_and_values(tables: dict[str, Any]) -
             assert portuguese[key].strip(), (name, key)
 
 
+def test_texts_hold_in_both_themes_and_for_fingers(tables: dict[str, Any]) -> None:
+    """A share was “dark” where it was light in the dark theme; a phone has no arrow keys."""
+    theme = re.compile(r"\b(dark|light)(er|est)?\b|\b(escur|clar)[oa]s?\b", re.I)
+    touch = re.compile(r"\bclick|\bcli(que|car)\b|arrow keys|\bEnter\b|\btap\b|\btoque", re.I)
+    allowed = {("page", "light"), ("page", "dark"), ("look", "howTo"), ("look", "howToTouch")}
+    allowed |= {("translate", "output")}  # the description for screen readers
+    for name, table in tables.items():
+        for language, texts in table.items():
+            for key, text in texts.items():
+                found = theme.search(text) or touch.search(text)
+                assert (name, key) in allowed or not found, (language, name, key, text)
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_names_that_are_used_exist_and_names_that_exist_are_used(
     tables: dict[str, Any], name: str

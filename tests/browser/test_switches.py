@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Api
-from tests.browser.reader import KIDS, Reader, number, percent
+from tests.browser.reader import KIDS, PHONE, Reader, number, percent
 
 pytestmark = pytest.mark.browser
 
@@ -74,7 +74,7 @@ def test_a_probability_is_the_same_wherever_it_stands(reader: Reader, page: Page
 
 def test_head_can_look_at_all_words_equally(reader: Reader, page: Page, api: Api) -> None:
     reader.open(way="understand", off="cross.0.5")
-    expect(verdict(page)).to_contain_text("With 1 off")
+    expect(verdict(page)).to_contain_text("With 1 part off")
     page.get_by_label("let them look at all words equally").check()
     head = {"kind": "cross", "layers": [0], "heads": [5], "uniform": True}
     reply = without(api, heads=[head])
@@ -148,6 +148,31 @@ def test_map_has_a_unit_and_a_scale(reader: Reader, page: Page) -> None:
     assert ends == ["−100 %", "100 %"]
 
 
+@pytest.mark.parametrize(
+    ("options", "off", "told"),
+    [
+        ({}, "word.9", "With 1 part off, "),
+        ({}, "word.9 encoder.1.5", "With 2 parts off, "),
+        ({"locale": "pt-BR"}, "word.9", "Com 1 parte desligada, "),
+        ({"locale": "pt-BR"}, "word.9 encoder.1.5", "Com 2 partes desligadas, "),
+    ],
+)
+def test_parts_that_are_off_are_counted(page: Page, off: str, told: str) -> None:
+    page.goto(f"/#way=understand&off={off}")
+    expect(verdict(page)).to_contain_text(told)
+
+
+@pytest.mark.parametrize("options", [PHONE | {"has_touch": True, "is_mobile": True}])
+def test_one_tap_switches_a_head(reader: Reader, page: Page) -> None:
+    reader.open(way="understand")
+    expect(page.locator(READOUT)).to_have_text(
+        "Each cell is a head. Choose one to switch it off, or on again."
+    )
+    cell(page, 1, 5).tap()
+    expect(page.locator(READOUT)).to_have_text("Encoder, layer 2, head 6: off.")
+    expect(page.get_by_role("heading", name="The translation without them")).to_be_visible()
+
+
 def test_switches_are_used_by_keyboard(reader: Reader, page: Page) -> None:
     reader.open(way="understand")
     expect(cell(page, 0, 0)).to_be_visible()
@@ -155,7 +180,7 @@ def test_switches_are_used_by_keyboard(reader: Reader, page: Page) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(page.locator(READOUT)).to_have_text("Encoder, layer 2, head 1: off.")
-    expect(verdict(page)).to_contain_text("With 1 off")
+    expect(verdict(page)).to_contain_text("With 1 part off")
     page.keyboard.press("Enter")
     expect(verdict(page)).to_contain_text("Everything is on:")
     expect(page.locator("#switches-map")).to_be_focused()

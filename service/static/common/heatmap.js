@@ -55,6 +55,7 @@ export class HeatMap {
    * @param {function(number, number): void} parts.open Called when a cell is chosen.
    * @param {function(number, number): void} [parts.light] Called when the reader points at a cell.
    * @param {function(): void} [parts.leave] Called when the reader points at no cell any more.
+   * @param {boolean} [parts.isDirect] Whether the first tap of a finger opens a cell too.
    */
   constructor(parts) {
     this.root = parts.root;
@@ -63,6 +64,7 @@ export class HeatMap {
     this.open = parts.open;
     this.light = parts.light ?? (() => {});
     this.leave = parts.leave ?? (() => {});
+    this.isDirect = parts.isDirect ?? false;
     this.root.addEventListener('pointerdown', (event) => this.#touch(event));
     this.root.addEventListener('mouseover', (event) => this.#hover(/** @type {HTMLElement} */ (event.target)));
     this.root.addEventListener('mouseleave', () => this.#rest());
@@ -188,7 +190,7 @@ export class HeatMap {
     const { row, column } = this.#place;
     const isHere = target.dataset.row === String(row) && target.dataset.column === String(column);
     const isAgain = isHere && this.#isPlaced;
-    this.#touched = pointerType === 'touch' && !isAgain ? target : null;
+    this.#touched = pointerType === 'touch' && !isAgain && !this.isDirect ? target : null;
   }
 
   #click(target) {

@@ -4,7 +4,7 @@ import { kept } from './storage.js';
 
 /**
  * The texts of one part of the page: for each language, each name and its text. `{name}` in a text
- * stands for a value.
+ * stands for a value, and `{name|one|more}` for a word that depends on whether the value is 1.
  * @typedef {{en: Object<string, string>, pt: Object<string, string>}} Texts
  */
 
@@ -25,5 +25,7 @@ export function pageLanguage() {
  */
 export function speaker(texts) {
   const own = texts[pageLanguage()];
-  return (name, values = {}) => own[name].replace(/\{(\w+)\}/g, (_, key) => String(values[key]));
+  const written = (value, one, more) => (one === undefined ? String(value) : value === 1 ? one : more);
+  return (name, values = {}) =>
+    own[name].replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (_, key, one, more) => written(values[key], one, more));
 }

@@ -45,6 +45,9 @@ export class WayChoice {
   }
 
   #choose(name) {
+    // After a click, arrow keys belong to the part; a reader who came by keyboard stays at the buttons.
+    const { activeElement: here } = document;
+    if (here instanceof HTMLInputElement && !here.matches(':focus-visible')) here.blur();
     const { task = this.store.view.task, ...change } = WAYS[name];
     this.store.set(task === this.store.view.task ? change : { ...change, task, ...FIRST });
   }

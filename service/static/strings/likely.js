@@ -35,7 +35,7 @@ export const likely = {
     rank: 'Posição',
     written: '(escrito)',
     sure: 'O modelo tinha quase certeza aqui: [[entropy]] {entropy}.',
-    choices: '[[entropy|Entropia]] {entropy}: o modelo estava tão em dúvida como se escolhesse entre {count} tokens igualmente prováveis.',
+    choices: '[[entropy|Entropia]] {entropy}: o modelo estava tão em dúvida quanto se escolhesse entre {count} tokens igualmente prováveis.',
     candidates: 'Ele escolheu entre {count} tokens da [[shortlist]] desta frase.',
     why: 'Por que não outra palavra?',
     whyHint: 'Uma palavra, como {word}',

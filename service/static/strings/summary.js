@@ -40,7 +40,7 @@ export const summary = {
     kidsText: 'The kids were scared of the lions, so they left right away.',
     kidsCaption: '“they” e “kids”, do primeiro número ao último.',
     nlpText: 'I like Natural Language Processing , a lot !',
-    nlpCaption: 'O que “I” junta dos outros tokens? Veja a sua soma ponderada.',
+    nlpCaption: 'O que “I” recolhe dos outros tokens? Veja a sua soma ponderada.',
     hiText: 'Hi, How are you?',
     hiCaption: 'As partes de uma frase curta, a partir das pontuações.',
     actionText: 'Action gets results',

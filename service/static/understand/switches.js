@@ -56,6 +56,7 @@ export class Switches {
       ...parts,
       point: (row, column) => setText(this.readout, this.#described(row, column)),
       open: (row, column) => this.#toggle(this.#nameOf(row, column)),
+      isDirect: true,
     });
     this.fill = button(say('fill'), () => this.#fill());
     this.story = button('', () => this.#toggle(this.#storyHead));

@@ -98,7 +98,7 @@ export function weights(facts) {
   ];
 }
 
-/** Shows the values of all tokens, as dark as their shares. */
+/** Shows the values of all tokens, faded by their shares. */
 export function values(facts) {
   const { most, share } = known(facts);
   return [
