@@ -95,6 +95,9 @@ class AttentionSpec:
     rope: Rope | None = None
     buckets: int = 0  # of a relative position bias, which all layers share (T5); 0 for no bias
     max_distance: int = 128  # distance from which on all keys are in the last bucket
+    # Whether each bucket has a vector, which queries and keys are compared with, and not a term for
+    # each head (He et al. 2021, "DeBERTa").
+    is_disentangled: bool = False
     has_alibi: bool = False  # whether the distance lowers the score (Press et al. 2022, "ALiBi")
     is_causal: bool = False  # whether a token attends only to itself and to earlier tokens
     window: int | None = None  # largest distance to a token that is attended; None for all

@@ -9,6 +9,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
+    DebertaV2Config,
+    DebertaV2ForSequenceClassification,
     DistilBertConfig,
     DistilBertForSequenceClassification,
     GteConfig,
@@ -34,12 +36,21 @@ SIZES: dict[str, Any] = {
     "num_labels": 1,
 }
 IDS = {f"{name}_token_id": 1 for name in ("pad", "bos", "eos", "cls", "sep")}
+DEBERTA: dict[str, Any] = {
+    "relative_attention": True,
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "position_biased_input": False,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_buckets": 8,
+}
 FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "bert": (BertForSequenceClassification, BertConfig, {}),
     "roberta": (RobertaForSequenceClassification, RobertaConfig, {"type_vocab_size": 1}),
     "xlm-roberta": (XLMRobertaForSequenceClassification, XLMRobertaConfig, {"type_vocab_size": 1}),
     "mpnet": (MPNetForSequenceClassification, MPNetConfig, {}),
     "distilbert": (DistilBertForSequenceClassification, DistilBertConfig, {"hidden_dim": 64}),
+    "deberta": (DebertaV2ForSequenceClassification, DebertaV2Config, DEBERTA),
     "gte": (GteForSequenceClassification, GteConfig, {"type_vocab_size": 2}),
     "modernbert": (ModernBertForSequenceClassification, ModernBertConfig, IDS),
     "modernbert, mean": (

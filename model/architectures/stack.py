@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from model.architectures.embedding import Embedding, TextEmbedding
 from model.config import AttentionSpec, BlockSpec, TextEncoderConfig
+from model.layers.attention import Heads, RelativeVectors
 from model.layers.block import Block
 from model.layers.positions import RelativeBias, distance_bias
 from model.layers.sublayers import final_norm
@@ -28,7 +29,12 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(Block(spec) for spec in specs)
         self.norm = final_norm(specs[-1]) if specs else nn.Identity()
         mixer = specs[0].mixer if specs else None
-        self.relative_bias = RelativeBias(mixer) if mixer is not None and mixer.buckets else None
+        self.relative_bias: RelativeBias | None = None
+        self.relative_vectors: RelativeVectors | None = None
+        if mixer is not None and mixer.is_disentangled:
+            self.relative_vectors = RelativeVectors(specs[0].d_model, mixer, specs[0].norm)
+        elif mixer is not None and mixer.buckets:
+            self.relative_bias = RelativeBias(mixer)
 
     @property
     def device(self) -> torch.device:
@@ -45,6 +51,13 @@ class Stack(nn.Module):
         """
         found = {spec: self._bias(spec, length) for spec in dict.fromkeys(self.specs)}
         return [found[spec] for spec in self.specs]
+
+    def relative_heads(self, layer: int) -> Heads | None:
+        """Returns the heads of the vectors of distances in a layer; None if there are none."""
+        if self.relative_vectors is None:
+            return None
+        module, _ = self.blocks[layer].attention()
+        return self.relative_vectors.project(module)
 
     def _bias(self, spec: AttentionSpec | None, length: int) -> Tensor | None:
         table = None if spec is None else distance_bias(spec, length, self.device)

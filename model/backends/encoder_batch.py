@@ -190,6 +190,7 @@ class PackedBatch(LayerBatch):
         self.x = self._parts().embedded  # (1, N, D)
         self.biases = stack.biases(self.longest)
         self.bias: Tensor | None = None  # by distance, of the current sublayer
+        self.relative: Heads | None = None  # heads of the vectors of distances
         self.heads: Heads  # of the current sublayer
 
     def _parts(self) -> TokenParts:
@@ -203,6 +204,8 @@ class PackedBatch(LayerBatch):
         chosen, layer = slice(first, first + count), sublayer // self.sublayers
         parts = self.layers[layer].project(self.x[:, chosen], self.positions[:, chosen])
         self.bias = self.biases[layer]
+        if not first:
+            self.relative = self.stack.relative_heads(layer)
         # Each layer gets new tensors, because a capture may keep those of an earlier layer.
         wholes = self.heads if first else (None, None, None)
         query, key, value = (
@@ -244,17 +247,25 @@ class PackedBatch(LayerBatch):
         query, key, value = (each[0] for each in self.heads)
         for number, (own, keys) in enumerate(zip(self.segments, self.attended, strict=True)):
             heads = query[:, own], key[:, keys], value[:, keys]
-            bias, rest = self._text_bias(keys.stop - keys.start), self.rest(sublayer, number)
+            bias, rest = self._text_bias(*heads[:2]), self.rest(sublayer, number)
             yield ProjectedHeads(*heads, bias, module, self.x[0, own], rest)
 
-    def _text_bias(self, length: int) -> Tensor | None:
+    def _text_bias(self, query: Tensor, key: Tensor) -> Tensor | None:
         """Returns the bias of a text's scores, as `ProjectedHeads` describes it."""
-        if self.bias is None:
+        bias = self._bias(query[None], key[None], 0, key.shape[1])
+        if bias is None:
             return None
-        heads = bias_rows(self.bias, 0, length, length)[0]
         if self.kinds[0] is AttentionKind.DECODER and self.stack.relative_bias is None:
-            return heads[0]
-        return heads.expand(self.heads[0].shape[1], -1, -1)
+            return bias[0, 0]
+        return bias[0].expand(len(query), -1, -1)
+
+    def _bias(self, query: Tensor, key: Tensor, first: int, end: int) -> Tensor | None:
+        """Returns the bias of the tokens `first` to `end` - 1 of texts with these heads."""
+        vectors = self.stack.relative_vectors
+        if vectors is not None and self.relative is not None:
+            # All tokens at once: the bits of a few rows of a product could be others.
+            return vectors.bias(self.relative, query, key)[:, :, first:end]
+        return None if self.bias is None else bias_rows(self.bias, first, end, key.shape[2])
 
     def _attended(self, sublayer: int, first: int, end: int) -> Iterator[Tensor]:
         """Yields the weighted values (1, H, n, K) of tokens `first` to `end` - 1, n at a time."""
@@ -272,16 +283,14 @@ class PackedBatch(LayerBatch):
 
     def _attend_group(self, group: Group) -> Tensor:
         query, key, value = (unpack(heads, group) for heads in self.heads)
-        length = group.length
-        bias = None if self.bias is None else bias_rows(self.bias, 0, length, length)
-        return pack(attention(query, key, value, bias))
+        return pack(attention(query, key, value, self._bias(query, key, 0, group.length)))
 
     def _attend_rows(self, text: int, rows: slice, off: SiteKnockout | None) -> Tensor:
         own, keys = self.segments[text], self.attended[text]
-        first, end, length = rows.start - own.start, rows.stop - own.start, keys.stop - keys.start
-        bias = None if self.bias is None else bias_rows(self.bias, first, end, length)
+        first, end = rows.start - own.start, rows.stop - own.start
         query, key, value = self.heads
         heads = query[:, :, rows], key[:, :, keys], value[:, :, keys]
+        bias = self._bias(query[:, :, own], heads[1], first, end)
         return attend_without(off, *heads, bias, first)
 
 
@@ -443,7 +452,10 @@ class PaddedBatch(LayerBatch):
 
     def attend(self, sublayer: int, first: int, count: int) -> None:
         module, residual = self.layers[sublayer].attention()
-        attended = attention(*self.heads, self.biases[sublayer])
+        bias, vectors = self.biases[sublayer], self.encoder.relative_vectors
+        if vectors is not None:
+            bias = bias + vectors.bias(vectors.project(module), *self.heads[:2])
+        attended = attention(*self.heads, bias)
         self.x = residual.after(self.x, module.merge(attended))
 
     def feed_forward(self, layer: int, first: int, count: int) -> None:

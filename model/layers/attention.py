@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import AttentionSpec, NormSpec
-from model.layers.positions import Rotations, rotate, rotations
+from model.layers.positions import Rotations, bucket_table, rotate, rotations
 from model.layers.row_kernels import KeyValue, RowKernels
 
 Heads = tuple[Tensor, Tensor, Tensor]
@@ -173,6 +173,36 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], -1, self.head_dim).transpose(1, 2)  # (B, H, T, K)
+
+
+class RelativeVectors(nn.Module):
+    """The vectors of buckets of distances, which all layers share.
+
+    A layer makes queries and keys of them by its own projections. Each query is compared with the
+    key of its distance to a key of the text, and each key with the query of this distance.
+
+    Source: He et al. 2021, "DeBERTa", equation 4.
+    """
+
+    def __init__(self, d_model: int, spec: AttentionSpec, norm: NormSpec) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(spec.buckets, d_model))
+        self.norm = new_norm(d_model, norm)
+        self.max_distance = spec.max_distance
+
+    def project(self, layer: MultiHeadAttention) -> Heads:
+        """Returns queries, keys and values (1, H, R, K) of the R buckets in a layer."""
+        vectors = self.norm(self.weight)[None]
+        return layer.project(vectors, vectors)
+
+    def bias(self, heads: Heads, query: Tensor, key: Tensor) -> Tensor:
+        """Returns the bias (B, H, S, S) of texts, given their heads and those of the buckets."""
+        size = *key.shape[:3], key.shape[2]
+        buckets, max_distance = heads[0].shape[2], self.max_distance
+        table = bucket_table(key.shape[2], buckets, max_distance, key.device)
+        of_queries = (query @ heads[1].mT).gather(-1, table.expand(size))
+        of_keys = (key @ heads[0].mT).gather(-1, table.T.expand(size)).mT
+        return (of_queries + of_keys) * query.shape[-1] ** -0.5
 
 
 def new_norm(width: int, spec: NormSpec) -> nn.LayerNorm | nn.RMSNorm:

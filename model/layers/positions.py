@@ -56,6 +56,25 @@ def distance_bias(spec: AttentionSpec, length: int, device: torch.device) -> Ten
     return table
 
 
+def bucket_table(length: int, buckets: int, max_distance: int, device: torch.device) -> Tensor:
+    """Returns the bucket (S, S) of each query and key in a text of S tokens, as DeBERTa has it.
+
+    The first half of the buckets is for keys after the query. Distances up to a quarter of the
+    number of buckets have one bucket each; larger distances share buckets, spaced logarithmically.
+
+    Source: He et al. 2021, "DeBERTa", section 3.2; transformers, models/deberta_v2,
+        make_log_bucket_position.
+    """
+    places = torch.arange(length, device=device)
+    distance = places[:, None] - places  # (S, S), from key to query
+    exact = buckets // 4
+    ratio = torch.log(distance.abs().clamp_min(exact) / exact)
+    ratio = ratio / torch.log(torch.tensor((max_distance - 1) / exact))
+    far = torch.ceil(ratio * (exact - 1)) + exact
+    near = torch.where(distance.abs() <= exact, distance, (far * distance.sign()).long())
+    return (near + buckets // 2).clamp(0, buckets - 1)
+
+
 def alibi_slopes(heads: int) -> list[float]:
     """Returns a slope for each head: a geometric sequence, if the number of heads is a power of 2.
 

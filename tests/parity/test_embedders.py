@@ -20,6 +20,8 @@ from torch.testing import assert_close
 from transformers import (
     BertConfig,
     BertModel,
+    DebertaV2Config,
+    DebertaV2Model,
     DistilBertConfig,
     DistilBertModel,
     Gemma3TextConfig,
@@ -55,6 +57,7 @@ from model.inspection.query import (
 from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_steps
 from tests.hf_files import randomize
 from tests.text_tokenizers import KINDS
+from tests.tiny_cross_encoder import DEBERTA
 from tests.tiny_text import write_json
 
 SIZES: dict[str, Any] = {
@@ -190,6 +193,7 @@ CASES = {
         without=(*SIZES.keys() - {"vocab_size"}, "rope_parameters", "hidden_act", "layer_norm_eps"),
     ),
     "distilbert": Case(lambda: DistilBertModel(DistilBertConfig(**DISTIL_SIZES))),
+    "deberta": Case(lambda: DebertaV2Model(DebertaV2Config(**SIZES, **DEBERTA))),
     "jina v2": Case(
         Jina,
         options={
@@ -390,6 +394,7 @@ def test_steps_contributions_and_knockouts_of_every_family(theirs: Any, tmp_path
     assert np.abs(alone - plain).max() > 1e-3
 
 
+BUCKETS = {"model_type": "deberta-v2", **DEBERTA}
 JINA = {"model_type": "bert", "position_embedding_type": "alibi", "feed_forward_type": "geglu"}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "new", "position_embedding_type": "absolute"}, "supported: 'rope'"),
@@ -399,6 +404,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "gte", "type_vocab_size": -1}, "type_vocab_size is -1"),
     ({"model_type": "nomic_bert", "moe_every_n_layers": 2}, "moe_every_n_layers is 2"),
     ({"model_type": "distilbert", "n_heads": 5}, "768 is not a multiple of 5 heads"),
+    ({"model_type": "deberta-v2"}, "norm_rel_ebd is 'none', supported: 'layer_norm'"),
+    (BUCKETS | {"conv_kernel_size": 3}, "conv_kernel_size is 3"),
+    (BUCKETS | {"position_buckets": 7}, "7 buckets do not fit 512 positions"),
+    (BUCKETS | {"max_relative_positions": 5}, "8 buckets do not fit 5 positions"),
+    (BUCKETS | {"position_buckets": -1}, "position_buckets is -1"),
     (JINA | {"feed_forward_type": "original"}, "feed_forward_type is 'original'"),
     (JINA | {"hidden_size": 0}, "hidden_size is 0"),
     ({"model_type": "qwen3", "use_sliding_window": True}, "use_sliding_window is True"),

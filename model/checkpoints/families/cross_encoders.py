@@ -48,7 +48,7 @@ from model.tokenization.pairs import PairTokenizer, PromptedPairTokenizer
 BERT = ("pooler.dense", "classifier")
 ROBERTA = ("classifier.dense", "classifier.out_proj")
 HEADS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("bert", "new", "gte"), BERT),
+    **dict.fromkeys(("bert", "new", "gte", "deberta-v2"), BERT),
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), ROBERTA),
     "distilbert": ("pre_classifier", "classifier"),
     "modernbert": ("head.dense", "head.norm", "classifier"),
@@ -161,6 +161,9 @@ def _read_classifier(folder: Path, options: Options) -> EmbeddingConfig:
     width, pooling, bias, activation = encoder.d_model, Pooling.CLS, True, Activation.TANH
     if kind == "distilbert":
         activation = Activation.RELU
+    if kind == "deberta-v2":
+        activation = read_activation(options, "pooler_hidden_act", "gelu", reasons)
+        reasons += unsupported(options, {"pooler_hidden_size": (width,)})
     if kind == "modernbert":
         reasons += unsupported(options, MODERN_SUPPORTED)
         pooling = Pooling(options.get("classifier_pooling", "cls")) if not reasons else pooling

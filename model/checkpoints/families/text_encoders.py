@@ -2,13 +2,14 @@
 
 from itertools import chain
 
-from model.checkpoints.families import bert, language_models, rotary_bert
+from model.checkpoints.families import bert, deberta, language_models, rotary_bert
 from model.checkpoints.families.encoder_family import Family, Options
 from model.config import TextEncoderConfig
 from model.errors import UnsupportedModelError
 
 FAMILIES: dict[str, Family] = {
     **bert.FAMILIES,
+    **deberta.FAMILIES,
     **rotary_bert.FAMILIES,
     **language_models.FAMILIES,
 }
