@@ -1,6 +1,7 @@
 """Embedding models of any sizes, with weights from a seed, and texts for them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -47,7 +48,8 @@ def text_config(
     **others: Any,
 ) -> TextEncoderConfig:
     """Returns an encoder with the layers of BERT, but for the fields of `attention` and `block`."""
-    mixer = AttentionSpec.of_width(d_model, num_heads, buckets=relative_buckets, **attention)
+    mixer = AttentionSpec.of_width(d_model, num_heads, buckets=relative_buckets)
+    mixer = replace(mixer, **attention)
     fields = {"activation": activation, "norm": NormSpec(1e-12), **block}
     layer = BlockSpec(d_model, ffn_dim, mixer, **fields)
     return TextEncoderConfig((layer,) * layers, vocab_size, max_positions, **others)
@@ -60,6 +62,14 @@ NO_BIAS: dict[str, Any] = {
     "norm": NormSpec(1e-5, has_bias=False),
     "norm_position": NormPosition.PRE,
 }
+RMS = NormSpec(1e-6, has_bias=False, is_rms=True)
+SHARED_KEYS: dict[str, Any] = {
+    "kv_heads": 1,
+    "head_dim": 64,
+    "has_bias": False,
+    "rope": Rope(50.0),
+    "qk_norm": RMS,
+}
 NATIVE: dict[str, dict[str, Any]] = {
     "no types": {"token_types": 0},
     "bert": {},
@@ -70,6 +80,19 @@ NATIVE: dict[str, dict[str, Any]] = {
         "has_positions": False,
         "attention": {"rope": Rope(50.0, 2.0), "window": 5, "has_bias": False},
         "block": NO_BIAS,
+    },
+    "qwen3": {
+        "has_positions": False,
+        "norms_embedding": False,
+        "attention": {**SHARED_KEYS, "is_causal": True},
+        "block": {**NO_BIAS, "norm": RMS},
+    },
+    "gemma3": {
+        "has_positions": False,
+        "norms_embedding": False,
+        "embedding_scale": 8.0,
+        "attention": {**SHARED_KEYS, "scale": 0.2, "window": 5},
+        "block": {**NO_BIAS, "norm": RMS, "norm_position": NormPosition.BOTH},
     },
 }
 """Changes of encoders that native code computes, by the family that has them."""

@@ -55,9 +55,9 @@ struct Layers {
     std::vector<const float*> norms;
 
     void add(int out, int in) { matrices.push_back(make.matrix(out, in)); }
-    void add_norm() {
+    void add_norm(bool is_rms = false) {
         norms.push_back(make.numbers(width, 1.0f, 0.3f));
-        norms.push_back(make.numbers(width, 0.0f, 0.3f));
+        norms.push_back(is_rms ? nullptr : make.numbers(width, 0.0f, 0.3f));
     }
     void add_attention(int projections = 4) {
         for (int i = 0; i < projections; i++) add(width, width);
@@ -153,12 +153,30 @@ void translate(Random& random, DecoderKind decoder, bool is_pre_norm, bool has_s
     print_hash("totals of searches", rounded.data(), rounded.size());
 }
 
+// Encodes some texts, and prints the hash of their hidden states.
+void print_states(Random& random, const TextSizes& sizes, const TextWeights& weights) {
+    TextModel model(sizes, weights);
+    std::vector<int32_t> lengths = {1, 0, 3, 16, 31, 65, 128};
+    std::vector<int32_t> tokens = random_ids(random, 244, sizes.vocab);
+    TextBatch batch(model);
+    batch.enter(lengths.size(), lengths.data(), tokens.data());
+    for (int layer = 0; layer < sizes.layers; layer++) {
+        batch.project(layer, 0, 244);
+        batch.attend(layer, 0, 244);
+        batch.feed_forward(layer, 0, 244);
+    }
+    std::vector<float> states((size_t)244 * sizes.d_model);
+    batch.read(244, states.data());
+    print_hash("states", states.data(), states.size());
+}
+
 // `is_modern` has the layers of ModernBERT; else the model is like BERT or MPNet.
 void encode(Random& random, int width, int heads, Activation activation, bool is_relative,
             bool is_modern = false) {
     constexpr int VOCAB = 200, POSITIONS = 130, LAYERS = 2;
-    TextSizes sizes = {width, heads, 2 * width, LAYERS, VOCAB, POSITIONS, 2,
-                       is_relative ? 128 : 0, is_modern, is_modern, is_modern, activation, 1e-12f};
+    TextSizes sizes = {width, heads, heads, width / heads, 2 * width, LAYERS, VOCAB, POSITIONS, 2,
+                       is_relative ? 128 : 0, is_modern, is_modern, 0, 0, is_modern, activation,
+                       1e-12f, 1.0f, 0.0f};
     Weighing make{random, {}, {}};
     Layers layers{make, width, {}, {}};
     layers.add_norm();
@@ -176,18 +194,35 @@ void encode(Random& random, int width, int heads, Activation activation, bool is
                                      : make.numbers((size_t)POSITIONS * width, 0.0f, 1.0f),
                            is_relative ? nullptr : make.numbers(width, 0.0f, 1.0f),
                            biases.data(), rotations.data()};
-    TextModel model(sizes, weights);
-    std::vector<int32_t> lengths = {1, 0, 3, 16, 31, 65, 128}, tokens = random_ids(random, 244, VOCAB);
-    TextBatch batch(model);
-    batch.enter(lengths.size(), lengths.data(), tokens.data());
-    for (int layer = 0; layer < LAYERS; layer++) {
-        batch.project(layer, 0, 244);
-        batch.attend(layer, 0, 244);
-        batch.feed_forward(layer, 0, 244);
+    print_states(random, sizes, weights);
+}
+
+// The layers of Gemma 3: RMS norms everywhere, and fewer heads of keys and values than of queries.
+// `window` has every second layer attend to near tokens, or if it is 0, all layers to earlier ones.
+void encode_with_shared_keys(Random& random, int window) {
+    constexpr int WIDTH = 128, DIM = 64, HEADS = 6, SHARED = 2, VOCAB = 200, LENGTH = 130;
+    TextSizes sizes = {WIDTH, HEADS, SHARED, DIM, 192, 2, VOCAB, LENGTH, 2, 128, 1, 1, 1, 1, 1,
+                       Activation::GELU_TANH, 1e-6f, 11.3f, 0.07f};
+    Weighing make{random, {}, {}};
+    Layers layers{make, WIDTH, {}, {}};
+    layers.norms = {nullptr, nullptr};
+    for (int i = 0; i < 2; i++) {
+        for (int out : {HEADS * DIM, SHARED * DIM, SHARED * DIM}) layers.add(out, WIDTH);
+        layers.add(WIDTH, HEADS * DIM);
+        for (int j = 0; j < 4; j++) layers.add_norm(true);
+        layers.add_feed_forward(192, true);
+        layers.norms.back() = nullptr;
+        layers.add_norm(true);
     }
-    std::vector<float> states((size_t)244 * width);
-    batch.read(244, states.data());
-    print_hash("states", states.data(), states.size());
+    layers.add_norm(true);
+    std::vector<float> bias(DistanceBias::stride(128), 0.0f);
+    for (int i = 0; i < 255; i++)
+        if (window ? std::abs(i - 127) > window : i > 127) bias[i] = NEVER;
+    std::vector<const float*> biases = {bias.data(), window ? nullptr : bias.data()};
+    std::vector<const float*> rotations(2, make.numbers(128 * DIM, 0.0f, 1.0f));
+    TextWeights weights = {layers.list(), make.numbers(VOCAB * WIDTH, 0.0f, 1.0f), nullptr, nullptr,
+                           biases.data(), rotations.data()};
+    print_states(random, sizes, weights);
 }
 
 // Multiplies 1 to 64 rows, with coarse and fine inputs, and finds the largest output of each row.
@@ -253,5 +288,9 @@ int main() {
     for (bool has_bias : {false, true}) {
         std::printf("texts: rotated, gated, pre-norm, bias %d\n", has_bias);
         encode(random, 192, 3, Activation::GELU, has_bias, true);
+    }
+    for (int window : {0, 9}) {
+        std::printf("texts: shared keys, RMS norms, window %d\n", window);
+        encode_with_shared_keys(random, window);
     }
 }

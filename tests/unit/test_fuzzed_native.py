@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import AnyShortlist
-from model.backends.native.library import LIBRARIES, Library, Searches, address, int32
+from model.backends.native.library import ACTIVATIONS, LIBRARIES, Library, Searches, address, int32
 from model.backends.native.runner import NativeRunner
 from model.backends.native.text_runner import NativeTextEncoder, TextBatch
-from model.config import Activation, DecoderKind, NormPosition
+from model.config import DecoderKind, NormPosition
 from model.engine.engine import Engine
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from tests.fuzzing import seeds
@@ -59,7 +59,7 @@ def random_model(chance: random.Random) -> EncoderDecoder:
         decoder=chance.choice([*DecoderKind]),
         norm=chance.choice([NormPosition.POST, NormPosition.PRE]),
         norms_keys=chance.random() < 0.5,
-        activation=chance.choice([*Activation]),
+        activation=chance.choice([*ACTIVATIONS]),
         start_id=chance.choice([None, 5]),
         position_offset=chance.choice([0, 2]),
         scales_embeddings=chance.random() < 0.5,

@@ -113,9 +113,10 @@ class TextSizes(Structure):
     """Mirrors TextSizes in text_encoder.h."""
 
     _fields_ = fields(
-        (c_int32, "d_model heads ffn layers vocab positions position_offset"),
-        (c_int32, "bias_length is_bias_shared is_gated is_pre_norm activation"),
-        (c_float, "epsilon"),
+        (c_int32, "d_model heads kv_heads head_dim ffn layers vocab positions position_offset"),
+        (c_int32, "bias_length is_bias_shared"),
+        (c_int32, "is_gated has_head_norms has_output_norms is_pre_norm activation"),
+        (c_float, "epsilon embedding_scale scale"),
     )
 
 
@@ -260,30 +261,33 @@ def is_supported(config: LayerConfig) -> bool:
         return config.has_sinusoids and all(has_block(spec, False) for spec in config.blocks)
     if not config.blocks:
         return False
-    has_tables = config.norms_embedding and config.embedding_scale == 1.0
     attention = config.attention
     # The halves of a head are rotated together.
     turns = attention.rope is None or attention.head_dim % (2 * LANES) == 0
-    return has_tables and turns and all(has_block(spec, True) for spec in {*config.blocks})
+    return turns and all(has_block(spec, True) for spec in {*config.blocks})
 
 
 def has_block(spec: BlockSpec, is_text: bool) -> bool:
     """Returns whether the native code has the layers of a spec, of a text encoder if `is_text`."""
     mixer = spec.mixer or spec.cross
     assert mixer is not None
-    if is_text:  # these options are left out of the comparison below
-        mixer = replace(mixer, has_bias=True, rope=None, buckets=0, has_alibi=False, window=None)
-        norm = replace(spec.norm, has_bias=True)
-        spec = replace(spec, mixer=mixer, norm=norm, norms_first=True)
+    widths = [heads * mixer.head_dim for heads in (mixer.heads, mixer.kv_heads)]
+    is_wide = all(width % PANEL == 0 for width in (spec.d_model, spec.ffn_dim, *widths))
+    if is_text:
+        is_right = spec.norms_keys and mixer.qk_norm in (None, replace(spec.norm, has_bias=False))
+        # These options are left out of the comparison below.
+        mixer = replace(mixer, kv_heads=mixer.heads, scale=None, qk_norm=None, has_bias=True)
+        mixer = replace(mixer, rope=None, buckets=0, has_alibi=False, window=None)
+        spec = replace(spec, mixer=mixer, norm=NormSpec(spec.norm.eps), norms_first=True)
         spec = replace(spec, has_gate=False, ffn_biases=(True, True))
-    heads, causal = (mixer.heads, mixer.heads, mixer.head_dim), mixer.is_causal
+    else:
+        is_right = widths[0] == spec.d_model and spec.norm_position is not NormPosition.BOTH
+    plain = AttentionSpec(mixer.heads, mixer.heads, mixer.head_dim, is_causal=mixer.is_causal)
     parts = spec.d_model, spec.ffn_dim, spec.mixer, spec.cross, spec.activation
     place, norm = spec.norm_position, NormSpec(spec.norm.eps)
     block = BlockSpec(*parts, norm=norm, norm_position=place, norms_keys=spec.norms_keys)
-    is_plain = mixer == AttentionSpec(*heads, is_causal=causal) and spec == block
-    is_wide = spec.d_model % PANEL == 0 and spec.ffn_dim % PANEL == 0
-    is_whole = mixer.head_dim % LANES == 0 and mixer.heads * mixer.head_dim == spec.d_model
-    return is_plain and is_wide and is_whole and place is not NormPosition.BOTH
+    is_plain = mixer == plain and spec == block and spec.activation in ACTIVATIONS
+    return is_plain and is_right and is_wide and mixer.head_dim % LANES == 0
 
 
 def can_serve(config: LayerConfig) -> bool:
@@ -353,7 +357,7 @@ class NativeModel:
     ) -> WeightList:
         """Returns matrices and norms in the order of computation, which is that of the modules.
 
-        A layer without a norm has an `nn.Identity` in its place.
+        A layer without a norm has an `nn.Identity` in its place. An RMS norm has no bias.
         """
         matrices: list[MatrixSpec] = []
         norms: list[int | None] = []
@@ -364,6 +368,8 @@ class NativeModel:
             elif isinstance(module, nn.LayerNorm):
                 bias = torch.zeros_like(module.weight) if module.bias is None else module.bias
                 norms += [self.keep(module.weight), self.keep(bias)]
+            elif isinstance(module, nn.RMSNorm):
+                norms += [self.keep(module.weight), None]
             elif isinstance(module, nn.Identity):
                 norms += [None, None]
         return WeightList(matrices, norms)

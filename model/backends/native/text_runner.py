@@ -48,7 +48,7 @@ class NativeTextEncoder(NativeModel):
         super().__init__(library or LIBRARIES[0])
         self.config = encoder.config
         embedding, positions = encoder.embedding, encoder.embedding.positions
-        last = [encoder.norm] if isinstance(encoder.norm, nn.LayerNorm) else []
+        last = [] if isinstance(encoder.norm, nn.Identity) else [encoder.norm]
         weights = TextWeights(
             self.linears_and_norms(
                 [embedding.norm, *encoder.layers.modules(), *last], AsymmetricInt8Linear
@@ -138,10 +138,13 @@ class TextBatch(LayerBatch):
 
 def native_sizes(encoder: TextEncoder) -> TextSizes:
     config, block = encoder.config, encoder.config.blocks[0]
+    attention = config.attention
     tables = [table for table in encoder.biases(1) if table is not None]
     return TextSizes(
         config.d_model,
-        config.num_heads,
+        attention.heads,
+        attention.kv_heads,
+        attention.head_dim,
         config.ffn_dim,
         config.layers,
         config.vocab_size,
@@ -150,7 +153,11 @@ def native_sizes(encoder: TextEncoder) -> TextSizes:
         config.max_tokens if tables else 0,
         all(len(table) == 1 for table in tables),
         block.has_gate,
-        block.norm_position is NormPosition.PRE,
+        attention.qk_norm is not None,
+        block.norm_position is NormPosition.BOTH,
+        block.norm_position is not NormPosition.POST,
         ACTIVATIONS[block.activation],
         block.norm.eps,
+        config.embedding_scale,
+        attention.scale or 0.0,
     )

@@ -44,7 +44,7 @@ public:
           sentences(sizes.decoder_layers),
           sublayers({sizes.d_model, sizes.ffn, sizes.activation, sizes.is_pre_norm != 0,
                      sizes.norms_keys != 0}),
-          encoder(model.encoder, sizes.heads, sizes.d_model / sizes.heads, sublayers) {}
+          encoder(model.encoder, sizes.d_model, model.heads(), sublayers) {}
 
     // Encodes sentences and assigns rows to each, from `row` on. A sentence whose encoding is still
     // in memory is not encoded again.

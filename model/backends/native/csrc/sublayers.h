@@ -32,9 +32,10 @@ public:
         return y;
     }
 
-    // Adds the output y of a sublayer to the residual stream x.
-    void after(const Norm& norm, float* x, const float* y, int rows) const {
+    // Adds the output y of a sublayer to the residual stream x. `output_norm` may normalise y.
+    void after(const Norm& norm, float* x, float* y, int rows, const Norm& output_norm = {}) const {
         int d = sizes.d_model;
+        if (output_norm.scale) output_norm.apply(y, y, rows, d);
         if (!sizes.is_pre_norm) return norm.add(x, y, rows, d);
         for (size_t i = 0; i < (size_t)rows * d; i += LANES) store(x + i, load(x + i) + load(y + i));
     }
@@ -44,29 +45,31 @@ public:
         apply(linear, x, rows, y, linear.out, 0, linear.out);
     }
 
-    // Computes queries, keys and values (rows, 3 D) of the residual stream x (rows, D).
+    // Computes queries, keys and values, concatenated, of the residual stream x (rows, D).
     //
     // The inputs of the values may have 16 bits. Most tokens attend to the same few tokens, so
     // rounding errors in these few values would not average out.
     void project(const Attention& attention, const float* x, int rows, float* to) {
-        int d = sizes.d_model;
+        const Linear& linear = attention.project;
+        int keys = attention.out.in, end = linear.out, values = (keys + end) / 2;
         const float* inner = before(attention.norm, x, rows);
         if (sizes.norms_keys || inner == x) {
-            apply(attention.project, inner, rows, to, 3 * d, 0, 3 * d, 2 * d);
+            apply(linear, inner, rows, to, end, 0, end, values);
         } else {  // Marian normalises the input of the queries only
-            apply(attention.project, inner, rows, to, 3 * d, 0, d);
-            apply(attention.project, x, rows, to + d, 3 * d, d, 3 * d, 2 * d);
+            apply(linear, inner, rows, to, end, 0, keys);
+            apply(linear, x, rows, to + keys, end, keys, end, values);
         }
     }
 
-    // Maps the attention's output y (rows, D) and adds it to the residual stream x.
-    void merge(const Linear& out, const Norm& norm, const float* y, float* x, int rows) {
+    // Maps the attention's output y (rows, out.in) and adds it to the residual stream x.
+    void merge(const Linear& out, const Norm& norm, const float* y, float* x, int rows,
+               const Norm& output_norm = {}) {
         int d = sizes.d_model;
         float* to = added.reserve((size_t)BLOCK * d);
-        for (int r = 0; r < rows; r += BLOCK, x += (size_t)BLOCK * d, y += (size_t)BLOCK * d) {
+        for (int r = 0; r < rows; r += BLOCK, x += (size_t)BLOCK * d, y += (size_t)BLOCK * out.in) {
             int block = std::min(BLOCK, rows - r);
             apply(out, y, block, to);
-            after(norm, x, to, block);
+            after(norm, x, to, block, output_norm);
         }
     }
 
@@ -87,7 +90,7 @@ public:
             }
             quantized.fill(inner, block, sizes.ffn);
             layer.fc2.multiply(quantized, block, y, d);
-            after(layer.norm, x, y, block);
+            after(layer.norm, x, y, block, layer.output_norm);
         }
     }
 

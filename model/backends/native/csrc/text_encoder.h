@@ -1,4 +1,4 @@
-// Text encoders: the layers of BERT, and of models with rotary positions, gates or windows.
+// Text encoders: the layers of BERT, and those of models with rotary positions, gates or windows.
 //
 // Every value of a token is computed from its text alone, in an order that does not depend on the
 // batch. Products are integer sums. A text's vectors therefore have the same bits in every batch.
@@ -9,20 +9,21 @@
 namespace regard {
 
 struct TextSizes {
-    int32_t d_model, heads, ffn, layers;
+    int32_t d_model, heads, kv_heads, head_dim, ffn, layers;
     int32_t vocab, positions;  // rows of the tables
     int32_t position_offset;  // row of a text's first position
     int32_t bias_length;  // longest text in tokens; 0 if no layer has a bias
     int32_t is_bias_shared;  // whether all heads of a layer have the same bias
-    int32_t is_gated, is_pre_norm;
+    int32_t is_gated, has_head_norms, has_output_norms, is_pre_norm;
     Activation activation;
-    float epsilon;
+    float epsilon, embedding_scale;
+    float scale;  // factor of the scores; 0 for the usual one
 };
 
 // The weights, whose memory Python owns.
 struct TextWeights {
     // Matrices of a layer: query key value out fc1 fc2, and the gate after fc1. The embedding's norm
-    // comes first, then two norms of each layer, and with pre-norm a last one.
+    // comes first, then those of each layer, and with pre-norm a last one.
     WeightList layers;
     const float *tokens, *positions;  // (rows, D); without a position table, `positions` is null
     const float* type;                // (D), or null
@@ -39,14 +40,21 @@ struct TextModel {
     TextModel(const TextSizes& s, const TextWeights& w)
         : sizes(s), layers(s.layers), tokens(w.tokens), positions(w.positions), type(w.type) {
         WeightReader reader{w.layers, sizes.epsilon};
+        LayerParts parts = {s.is_gated != 0, s.has_head_norms != 0, s.has_output_norms != 0};
         norm = reader.norm();
         for (int i = 0; i < sizes.layers; i++) {
-            layers[i].fill(reader, sizes.is_gated);
+            layers[i].fill(reader, parts);
             layers[i].bias = {w.biases[i], sizes.bias_length, sizes.is_bias_shared != 0};
+            layers[i].bias.find_reach(sizes.heads);
             layers[i].rotations = w.rotations[i];
         }
         if (sizes.is_pre_norm) last_norm = reader.norm();
         reader.check_end();
+    }
+
+    HeadSizes heads() const {
+        float scale = sizes.scale ? sizes.scale : usual_scale(sizes.head_dim);
+        return {sizes.heads, sizes.kv_heads, sizes.head_dim, scale};
     }
 
     // Returns the bytes of the memory that the model owns, without Python's weights.
@@ -64,7 +72,7 @@ public:
         : model(model),
           sizes(model.sizes),
           sublayers({sizes.d_model, sizes.ffn, sizes.activation, sizes.is_pre_norm != 0, true}),
-          encoder(model.layers, sizes.heads, sizes.d_model / sizes.heads, sublayers) {}
+          encoder(model.layers, sizes.d_model, model.heads(), sublayers) {}
 
     void enter(int count, const int32_t* lengths, const int32_t* tokens) {
         int longest = sizes.positions - sizes.position_offset;
@@ -74,18 +82,10 @@ public:
         int d = sizes.d_model, total = encoder.num_tokens();
         require_within(tokens, total, 0, sizes.vocab, "a token is not in the vocabulary");
         float* to = encoder.x.get();
-        float* added = model.positions ? places.reserve((size_t)total * d) : nullptr;
         for (int i = 0, t = 0; i < count; i++)
-            for (int p = 0; p < lengths[i]; p++, t++) {
-                look_up(tokens[t], to + (size_t)t * d);
-                if (added)
-                    std::copy_n(model.positions + (size_t)(p + sizes.position_offset) * d, d,
-                                added + (size_t)t * d);
-            }
-        if (added)
-            model.norm.add(to, added, total, d);
-        else
-            model.norm.apply(to, to, total, d);
+            for (int p = 0; p < lengths[i]; p++, t++)
+                look_up(tokens[t], p + sizes.position_offset, to + (size_t)t * d);
+        if (model.norm.scale) model.norm.apply(to, to, total, d);
     }
 
     void project(int layer, int first, int count) { encoder.project(layer, first, count); }
@@ -107,13 +107,16 @@ private:
     const TextSizes& sizes;
     Sublayers<AsymmetricQuantized> sublayers;
     Encoder<AsymmetricQuantized> encoder;
-    Buffer<float> places;  // vectors of the positions
 
-    void look_up(int32_t token, float* to) const {
-        int d = sizes.d_model;
-        const float* from = model.tokens + (size_t)token * d;
-        for (int i = 0; i < d; i += LANES)
-            store(to + i, model.type ? load(from + i) + load(model.type + i) : load(from + i));
+    void look_up(int32_t token, int position, float* to) const {
+        size_t d = sizes.d_model;
+        const float* from = model.tokens + token * d;
+        for (size_t i = 0; i < d; i += LANES) {
+            Floats v = load(from + i) * broadcast(sizes.embedding_scale);
+            if (model.type) v = v + load(model.type + i);
+            if (model.positions) v = v + load(model.positions + position * d + i);
+            store(to + i, v);
+        }
     }
 };
 

@@ -102,6 +102,11 @@ struct Model {
         reader.check_end();
     }
 
+    HeadSizes heads() const {
+        int dim = sizes.d_model / sizes.heads;
+        return {sizes.heads, sizes.heads, dim, usual_scale(dim)};
+    }
+
     // Returns the bytes of the memory that the model owns, without Python's weights.
     size_t bytes() const {
         size_t total = full_output ? full_output->bytes() : shortlist_output->bytes();

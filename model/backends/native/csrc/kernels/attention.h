@@ -10,11 +10,14 @@ constexpr int HEADS = 4;     // number of heads of one query that are computed t
 constexpr int VECTORS = 4;   // number of vectors of LANES keys that are scored together
 constexpr float NEVER = -INFINITY;
 
-// Computes the scores of R queries against V vectors of keys. Keys are (head_dim, width); the width
-// is a multiple of LANES. load_keys(r, i) returns the vector at number i of the keys of query r.
+inline float usual_scale(int head_dim) { return 1.0f / std::sqrt((float)head_dim); }
+
+// Computes the scores of R queries against V vectors of keys. Keys are (head_dim, key_width), and
+// scores (R, width); widths are multiples of LANES. load_keys(r, i) returns the vector at number i of
+// the keys of query r.
 template <int R, int V, class Load>
 inline REGARD_INLINE void score_block(const float* query, size_t query_stride, int head_dim,
-                                      Load load_keys, float* scores, int width) {
+                                      Load load_keys, int key_width, float* scores, int width) {
     Floats acc[R][V];
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++) acc[r][v] = broadcast(0.0f);
@@ -22,24 +25,24 @@ inline REGARD_INLINE void score_block(const float* query, size_t query_stride, i
         for (int r = 0; r < R; r++) {
             Floats q = broadcast(query[r * query_stride + d]);
             for (int v = 0; v < V; v++)
-                acc[r][v] = fma(q, load_keys(r, (size_t)d * width + v * LANES), acc[r][v]);
+                acc[r][v] = fma(q, load_keys(r, (size_t)d * key_width + v * LANES), acc[r][v]);
         }
     }
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++) store(scores + (size_t)r * width + v * LANES, acc[r][v]);
 }
 
-// Computes the scores of R queries against all keys.
+// Computes the scores of R queries against `width` keys.
 template <int R, class Load>
-inline void score(const float* query, size_t query_stride, int head_dim, Load load_keys,
+inline void score(const float* query, size_t stride, int head_dim, Load load_keys, int key_width,
                   float* scores, int width) {
-    for (int j = 0; j < width; j += VECTORS * LANES) {
+    for (int j = 0; j < width; j += VECTORS * LANES, scores += VECTORS * LANES) {
         auto part = [&](int r, size_t i) { return load_keys(r, i + j); };
         switch ((width - j) / LANES) {
-            case 1: score_block<R, 1>(query, query_stride, head_dim, part, scores + j, width); break;
-            case 2: score_block<R, 2>(query, query_stride, head_dim, part, scores + j, width); break;
-            case 3: score_block<R, 3>(query, query_stride, head_dim, part, scores + j, width); break;
-            default: score_block<R, 4>(query, query_stride, head_dim, part, scores + j, width);
+            case 1: score_block<R, 1>(query, stride, head_dim, part, key_width, scores, width); break;
+            case 2: score_block<R, 2>(query, stride, head_dim, part, key_width, scores, width); break;
+            case 3: score_block<R, 3>(query, stride, head_dim, part, key_width, scores, width); break;
+            default: score_block<R, 4>(query, stride, head_dim, part, key_width, scores, width);
         }
     }
 }
@@ -110,47 +113,84 @@ struct DistanceBias {
     int length = 0;
     bool is_shared = false;  // whether there is one row for all heads
 
+    // Largest distances to an earlier and to a later key that any head attends to.
+    int before = FAR, after = FAR;
+
+    static constexpr int FAR = 1 << 24;  // more than any text has tokens
     static int stride(int length) { return 2 * length - 1 + LANES; }
+    void find_reach(int heads) {
+        if (!values) return;
+        auto is_never = [&](int distance) {
+            for (int h = 0; h < (is_shared ? 1 : heads); h++)
+                if (zero_distance(h)[distance] != NEVER) return false;
+            return true;
+        };
+        before = after = length - 1;
+        while (before > 0 && is_never(-before)) before--;
+        while (after > 0 && is_never(after)) after--;
+    }
     const float* zero_distance(int head) const {
         if (!values) return nullptr;
         return values + (is_shared ? 0 : (size_t)head * stride(length)) + length - 1;
     }
 };
 
+// The heads of self-attention. Adjacent heads of queries share a head of keys and values.
+struct HeadSizes {
+    int heads, kv_heads, head_dim;
+    float scale;  // factor of the scores
+
+    int width() const { return heads * head_dim; }
+    // Numbers of a token's query, key and value, which are concatenated.
+    int projected() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+
 // Self-attention of all heads over one sentence.
 struct SelfAttention {
     Buffer<float> keys, values, scores;
 
-    // projected is (length, 3 D): query, key and value concatenated; out is (length, D).
-    void attend(const float* projected, int length, int heads, int head_dim, float* out) {
-        attend(projected, length, 0, length, heads, head_dim, DistanceBias(), out);
-    }
-
-    // Computes the attention of tokens `first` to `end` - 1 to all tokens of the sentence.
-    void attend(const float* projected, int length, int first, int end, int heads, int head_dim,
+    // Computes the attention of tokens `first` to `end` - 1 to the tokens of the sentence.
+    // projected is (length, sizes.projected()); out is (length, sizes.width()).
+    void attend(const float* projected, int length, int first, int end, const HeadSizes& sizes,
                 const DistanceBias& bias, float* out) {
-        int d_model = heads * head_dim, stride = 3 * d_model, width = round_up(length, LANES);
-        float* key = keys.reserve((size_t)head_dim * width);
-        float* value = values.reserve((size_t)head_dim * length);
+        int dim = sizes.head_dim, stride = sizes.projected(), width = round_up(length, LANES);
+        int sharing = sizes.heads / sizes.kv_heads;
+        float* key = keys.reserve((size_t)dim * width);
+        float* value = values.reserve((size_t)dim * length);
         float* score_rows = scores.reserve((size_t)QUERIES * width);
-        for (int h = 0; h < heads; h++) {
-            const float* query = projected + h * head_dim;
-            const float* added = bias.zero_distance(h);
-            transpose(query + d_model, stride, length, head_dim, key, width);
-            // Rows of values that are far apart would push each other out of the cache.
-            for (int j = 0; j < length; j++)
-                std::copy_n(query + j * stride + 2 * d_model, head_dim, value + j * head_dim);
-            int r = first;
-            for (; r + QUERIES <= end; r += QUERIES)
-                rows<QUERIES>(query, stride, r, length, width, head_dim, d_model, key, value, added,
-                              score_rows, out + h * head_dim);
-            for (; r < end; r++)
-                rows<1>(query, stride, r, length, width, head_dim, d_model, key, value, added,
-                        score_rows, out + h * head_dim);
+        for (int h = 0; h < sizes.heads; h++) {
+            if (h % sharing == 0) {
+                const float* from = projected + sizes.width() + h / sharing * dim;
+                transpose(from, stride, length, dim, key, width);
+                // Rows of values that are far apart would push each other out of the cache.
+                from += sizes.kv_heads * dim;
+                for (int j = 0; j < length; j++)
+                    std::copy_n(from + j * stride, dim, value + j * dim);
+            }
+            const float *query = projected + h * dim, *added = bias.zero_distance(h);
+            const Head head = {query, key, value, added, out + h * dim, width};
+            for (int r = first, count; r < end; r += count) {
+                // A block of queries sees the same keys, however the tokens are divided into calls.
+                int block = r / QUERIES * QUERIES;
+                count = block == r && r + QUERIES <= end ? QUERIES : 1;
+                int from = std::max(0, block - bias.before) / LANES * LANES;
+                int to = std::min(length, block + QUERIES + bias.after);
+                if (count == 1)
+                    rows<1>(head, sizes, r, from, to, score_rows);
+                else
+                    rows<QUERIES>(head, sizes, r, from, to, score_rows);
+            }
         }
     }
 
 private:
+    // One head's queries, its transposed keys (head_dim, width), values, bias, and place for results.
+    struct Head {
+        const float *query, *key, *value, *added;
+        float* out;
+        int width;
+    };
+
     // Scales the scores of R queries and adds the bias. Returns 1, the scale still to be applied.
     template <int R>
     static float add(const float* added, float scale, int width, float* scores) {
@@ -160,18 +200,21 @@ private:
         return 1.0f;
     }
 
+    // Computes R queries from token `first` on, which attend to the tokens `from` to `to` - 1.
     template <int R>
-    static void rows(const float* projected, size_t stride, int first, int length, int width,
-                     int head_dim, int d_model, const float* key, const float* value,
-                     const float* added, float* scores, float* out) {
+    static void rows(const Head& head, const HeadSizes& sizes, int first, int from, int to,
+                     float* scores) {
+        int dim = sizes.head_dim, count = to - from, width = round_up(count, LANES);
+        size_t stride = sizes.projected();
+        const float *key = head.key + from, *value = head.value + (size_t)from * dim;
         auto load_keys = [&](int, size_t i) { return load(key + i); };
         auto load_values = [&](int, size_t i) { return load(value + i); };
-        float totals[R], scale = 1.0f / std::sqrt((float)head_dim);
-        score<R>(projected + first * stride, stride, head_dim, load_keys, scores, width);
-        if (added) scale = add<R>(added - first, scale, width, scores);
-        exponentials<R>(scores, length, width, scale, totals);
-        attend_values<R>(scores, width, totals, length, head_dim, head_dim, load_values,
-                         out + (size_t)first * d_model, d_model);
+        float totals[R], scale = sizes.scale;
+        score<R>(head.query + first * stride, stride, dim, load_keys, head.width, scores, width);
+        if (head.added) scale = add<R>(head.added - first + from, scale, width, scores);
+        exponentials<R>(scores, count, width, scale, totals);
+        attend_values<R>(scores, width, totals, count, dim, dim, load_values,
+                         head.out + (size_t)first * sizes.width(), sizes.width());
     }
 };
 
@@ -245,8 +288,8 @@ private:
         const uint16_t* value = values.get() + first * value_size;
         auto load_keys = [=](int r, size_t i) { return load_half(key + r * key_size + i); };
         auto load_values = [=](int r, size_t i) { return load_half(value + r * value_size + i); };
-        float totals[R], scale = 1.0f / std::sqrt((float)head_dim);
-        score<R>(query + first * head_dim, head_dim, head_dim, load_keys, scores, width);
+        float totals[R], scale = usual_scale(head_dim);
+        score<R>(query + first * head_dim, head_dim, head_dim, load_keys, width, scores, width);
         exponentials<R>(scores, length, width, scale, totals);
         if (weights.to)
             for (int r = 0; r < R; r++)

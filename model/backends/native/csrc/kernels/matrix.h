@@ -156,9 +156,10 @@ inline Floats sigmoid(Floats x) {
     return one / (one + exp(-x));
 }
 
+// A layer norm, or without a bias the RMS norm, which subtracts no mean. Without a scale, no norm.
 struct Norm {
-    const float *scale, *bias;  // (width)
-    float epsilon;
+    const float *scale = nullptr, *bias = nullptr;  // (width)
+    float epsilon = 0.0f;
 
     // Computes x = norm(x + y), row by row.
     void add(float* x, const float* y, int rows, int width) const {
@@ -185,7 +186,8 @@ struct Norm {
 private:
     // Computes y = norm(x) for one row x, given the sums of its lanes.
     void centre(const float* x, Floats total, int width, float* y) const {
-        Floats mean = broadcast(sum(total) / (float)width), squares = broadcast(0.0f);
+        Floats zero = broadcast(0.0f), squares = zero;
+        Floats mean = bias ? broadcast(sum(total) / (float)width) : zero;
         for (int i = 0; i < width; i += LANES) {
             Floats v = load(x + i) - mean;
             squares = fma(v, v, squares);
@@ -193,7 +195,7 @@ private:
         Floats factor = broadcast(1.0f / std::sqrt(sum(squares) / (float)width + epsilon));
         for (int i = 0; i < width; i += LANES) {
             Floats v = (load(x + i) - mean) * factor;
-            store(y + i, fma(v, load(scale + i), load(bias + i)));
+            store(y + i, fma(v, load(scale + i), bias ? load(bias + i) : zero));
         }
     }
 };

@@ -118,7 +118,7 @@ private:
     void attend_heads(const std::vector<Page*>& pages, int first, int length, const float* query,
                       float* scores, float* out) const {
         int width = round_up(length, PAGE);
-        float totals[R], scale = 1.0f / std::sqrt((float)head_dim);
+        float totals[R], scale = usual_scale(head_dim);
         for (int p = 0; p * PAGE < length; p++)
             for (int r = 0; r < R; r++) {
                 size_t at = (size_t)(first + r) * head_dim;
