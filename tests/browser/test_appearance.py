@@ -207,6 +207,7 @@ def test_pictures_of_the_readme(
     reader.read(KIDS, layer=1, head=0)
     reader.cell(3, 3).hover()
     reader.output.get_by_role("button").nth(6).press("Enter")
+    reader.button("Close").click()
     page.evaluate("document.activeElement.blur()")
     write(f"page-{scheme}.png", page)
     reader.cell(3, 3).click()

@@ -43,6 +43,10 @@ def test_word_shows_the_likeliest_tokens_at_its_place(reader: Reader, page: Page
         assert shown(page) == likeliest(api, POOL, index)
     page.keyboard.press("Escape")
     expect(page.locator("#candidates")).to_be_hidden()
+    word.press("Enter")
+    page.locator("#candidates li button").first.press("Escape")
+    expect(page.locator("#candidates")).to_be_hidden()
+    expect(word).to_be_focused()
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["wide", "phone"])
@@ -95,7 +99,27 @@ def test_list_of_sentences_follows_a_chosen_word(reader: Reader, page: Page, api
     first = len(api.translate(TWO)["alignment"][0]["target_words"])
     reader.output.get_by_role("button").nth(first).click()
     expect(page.locator("#sentence")).to_have_value("1")
-    expect(page.locator("#candidates")).to_be_hidden()  # the panel of the map has them
+    expect(page.locator("#candidates li")).to_have_count(5)
+    page.locator("#look-title").click()
+    expect(page.locator("#candidates")).to_be_hidden()
+
+
+def test_list_leaves_the_map_its_word(reader: Reader, page: Page) -> None:
+    """While attention was shown, no candidate could be chosen."""
+    reader.read(POOL, look="yes")
+    word = reader.output.get_by_role("button").nth(1)
+    for closing in (reader.button("Close"), page.locator("h1"), page.locator("#look-title")):
+        word.click()
+        expect(page.locator("#candidates li")).to_have_count(5)
+        closing.first.click()
+        expect(page.locator("#candidates")).to_be_hidden()
+        expect(word).to_have_attribute("aria-pressed", "true")
+        word.click()
+    word.click()
+    own = reader.output.text_content() or ""
+    page.locator("#candidates li button").first.click()
+    expect(reader.output).not_to_have_text(own)
+    reader.until_shown()
 
 
 def test_new_text_closes_the_list(reader: Reader, page: Page) -> None:

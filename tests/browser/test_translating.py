@@ -239,6 +239,7 @@ def test_other_translation_of_one_sentence_can_be_taken(
     ):
         word = reader.output.get_by_role("button")
         (word.first if name == "first" else word.nth(-2)).click()
+        page.keyboard.press("Escape")  # the list of candidates lies over the others
         expect(page.locator("#others-of")).to_contain_text(f"“{sentence}”")
         found = api.translate(sentence, alternatives=3)
         texts = dict.fromkeys([shown, found["translatedText"], *found["alternatives"]])
@@ -248,6 +249,7 @@ def test_other_translation_of_one_sentence_can_be_taken(
         own = own.replace(shown, other)
         expect(reader.output).to_have_text(own)
         expect(reader.button(other)).to_have_attribute("aria-pressed", "true")
+        expect(reader.button(other)).to_be_focused()
     reader.button("The model’s own translation").click()
     expect(reader.output).to_have_text(api.translate(TWO)["translatedText"])
 

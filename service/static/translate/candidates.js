@@ -21,16 +21,20 @@ export class Candidates {
   constructor() {
     this.root = byId('candidates');
     this.content = within(this.root, 'div');
-    within(this.root, 'button').addEventListener('click', () => {
-      this.closed();
-      this.#node?.focus();
-    });
+    within(this.root, 'button').addEventListener('click', () => this.#close());
+    this.root.addEventListener('keydown', (event) => event.key === 'Escape' && this.#close());
     document.addEventListener('click', (event) => {
       const target = /** @type {Node} */ (event.target);
-      const places = [this.root, this.#node?.parentNode, byId('look-fold')]; // These use the pin.
-      const isInside = places.some((place) => place?.contains(target));
-      if (!this.root.hidden && !isInside) this.closed();
+      const isInside = [this.root, this.#node?.parentNode].some((place) => place?.contains(target));
+      if (this.root.hidden || isInside) return;
+      if (byId('look-fold').contains(target)) this.hide(); // It uses the pin.
+      else this.closed();
     });
+  }
+
+  #close() {
+    this.closed();
+    this.#node?.focus();
   }
 
   /**

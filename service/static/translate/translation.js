@@ -81,7 +81,7 @@ export class TranslationPanel {
   #listen() {
     this.field.addEventListener('input', (event) => this.#type(event));
     this.field.addEventListener('keydown', (event) => this.#press(event));
-    this.candidates.closed = () => this.lights.unpin();
+    this.candidates.closed = () => (this.store.view.look ? this.candidates.hide() : this.lights.unpin());
     byId('source').addEventListener('change', (event) => this.#chooseSource(changed(event).value));
     byId('target').addEventListener('change', (event) => this.#chooseTarget(changed(event).value));
     byId('swap').addEventListener('click', () => this.#swap());
@@ -387,29 +387,32 @@ export class TranslationPanel {
     byId('progress').hidden = false;
   }
 
-  /** Shows the sentences that the reader chose in place of the model's own. */
-  #showChoice() {
+  /** Shows the sentences that the reader chose in place of the model's own, with their alignment. */
+  async #showChoice() {
     this.#aligning.cancel();
-    if (this.#result === null || !this.#isWhole) return;
-    this.#light({});
-    this.#alignChoice(this.#result);
+    const result = this.#result;
+    if (result === null || !this.#isWhole) return;
+    const work = (signal) => this.#align(result, signal).catch(() => ({})); // It is no more than light.
+    const items = await this.#aligning.run(work);
+    if (items === undefined) return;
+    Object.assign(result, withChosen(result, this.store.view, items));
+    this.lights.begin(result.text);
+    this.lights.add(result.shown, result.words);
     this.#finish();
   }
 
-  /** Requests the alignment of the sentences that the reader chose. */
-  async #alignChoice({ text, source, target, sentences }) {
+  /** Returns the items of POST /attention of the sentences that the reader chose, by their numbers. */
+  async #align({ text, source, target, sentences }, signal) {
     const { view } = this.store;
     const chosen = [...sentences.keys()].filter((index) => chosenFor(view, index) !== null);
-    if (chosen.length === 0) return;
+    if (chosen.length === 0) return {};
     const body = {
       text: chosen.map((index) => cutOut(text, sentences[index].source_words)),
       target_text: chosen.map((index) => chosenFor(view, index)),
       ...{ source, target, kinds: ['cross'], level: 'word', top_k: 1 },
     };
-    const work = (signal) => post('attention', body, signal);
-    const reply = await this.#aligning.run(work).catch(() => undefined); // It is no more than light.
-    if (reply === undefined) return;
-    this.#light(Object.fromEntries(chosen.map((index, place) => [index, reply.items[place]])));
+    const { items } = await post('attention', body, signal);
+    return Object.fromEntries(chosen.map((index, place) => [index, items[place]]));
   }
 
   #finish() {
@@ -418,24 +421,13 @@ export class TranslationPanel {
     this.translated(this.#result);
   }
 
-  /** Shows the chosen sentences, with the items of POST /attention that align them. */
-  #light(items) {
-    const result = /** @type {Translation} */ (this.#result);
-    Object.assign(result, withChosen(result, this.store.view, items));
-    this.lights.begin(result.text);
-    this.lights.add(result.shown, result.words);
-  }
-
-  /**
-   * Goes to the sentence of a word, and shows the likeliest tokens there; while attention is shown,
-   * it has them.
-   */
+  /** Goes to the sentence of a word, and shows the likeliest tokens at a word of the translation. */
   #chooseWord(word) {
     this.candidates.hide();
     if (word === null || this.#result === null || !this.#isWhole) return;
     const { view } = this.store;
     if (word.sentence !== view.sentence) this.store.set({ sentence: word.sentence, ...UNPINNED });
-    if (word.side === 'source' || view.look) return;
+    if (word.side === 'source') return;
     const { text, source, target, shown, words } = this.#result;
     const { source_words: read, target_words: written } = words[word.sentence];
     this.candidates.show(word.node, {
@@ -455,6 +447,7 @@ export class TranslationPanel {
     const hasFocus = this.candidates.root.contains(document.activeElement);
     const { translatedText: found } = reply;
     const isOwn = found === cutOut(own, written);
+    this.candidates.hide();
     this.store.set({ wanted: chooseFor(this.store.view, sentence, isOwn ? null : found), ...UNPINNED });
     if (hasFocus) byId('own').focus(); // The chosen button is gone.
   }
