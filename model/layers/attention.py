@@ -202,7 +202,8 @@ class RelativeVectors(nn.Module):
         table = bucket_table(key.shape[2], buckets, max_distance, key.device)
         of_queries = (query @ heads[1].mT).gather(-1, table.expand(size))
         of_keys = (key @ heads[0].mT).gather(-1, table.T.expand(size)).mT
-        return (of_queries + of_keys) * query.shape[-1] ** -0.5
+        scores: Tensor = (of_queries + of_keys) * query.shape[-1] ** -0.5
+        return scores
 
 
 def new_norm(width: int, spec: NormSpec) -> nn.LayerNorm | nn.RMSNorm:

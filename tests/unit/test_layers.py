@@ -37,6 +37,7 @@ def test_feed_forward_applies_its_activation(activation: Activation) -> None:
         * 0.5
         * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (hidden + 0.044715 * hidden**3))),
         Activation.GELU_SIGMOID: hidden / (1 + (-1.702 * hidden).exp()),
+        Activation.TANH: 1 - 2 / (1 + (2 * hidden).exp()),
     }[activation]
     assert_close(layer(x), layer.fc2(expected))
 
