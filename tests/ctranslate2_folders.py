@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
+import torch
 from ctranslate2.converters import MarianConverter, TransformersConverter
 from ctranslate2.specs import TransformerSpec
 from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
 from safetensors.numpy import load_file, save_file
+from torch.nn.utils.rnn import pad_sequence
 
 from tests.checkpoint_folders import write_opus
 from tests.hf_files import SOURCE_TEXT, TARGET_TEXT, pieces_model, write_marian, write_multilingual
@@ -32,6 +34,37 @@ def write_original(folder: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     tensors["model.shared.weight"][-1] = 0
     save_file(tensors, folder / "model.safetensors")
+
+
+def write_trained(folder: Path) -> None:
+    """Writes a MarianMT folder whose model has learned to translate SOURCE_TEXT.
+
+    Its two sides have one SentencePiece model, as in Argos packages.
+    """
+    model = write_marian(folder, is_joint=True, **SIZES, dropout=0.0)
+    ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    pieces = sentencepiece.SentencePieceProcessor(str(folder / "source.spm"))
+
+    def tensor_of(text: str) -> torch.Tensor:
+        return torch.tensor([ids[each] for each in [*pieces.encode(text, out_type=str), "</s>"]])
+
+    sources, labels = (
+        pad_sequence([tensor_of(text) for text in texts], batch_first=True, padding_value=-100)
+        for texts in (SOURCE_TEXT, TARGET_TEXT)
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.3)
+        model.model.shared.weight[ids["<pad>"]] = 0  # as in real models
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(100):
+        optimizer.zero_grad()
+        mask = sources >= 0
+        loss = model(input_ids=sources.clamp_min(0), attention_mask=mask, labels=labels).loss
+        loss.backward()
+        model.model.shared.weight.grad[ids["<pad>"]] = 0
+        optimizer.step()
+    model.save_pretrained(folder)
 
 
 def convert_marian(folder: Path, quantization: str | None = None) -> None:

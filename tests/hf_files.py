@@ -35,9 +35,10 @@ def pieces_of(model: bytes) -> list[str]:
     return [processor.id_to_piece(i) for i in range(3, processor.vocab_size())]
 
 
-def write_pieces(folder: Path, tokens: list[str]) -> dict[str, int]:
+def write_pieces(folder: Path, tokens: list[str], is_joint: bool = False) -> dict[str, int]:
     """Writes source.spm, target.spm and vocab.json as OPUS-MT does, and returns the ids."""
-    models = [pieces_model(tuple(text)) for text in (SOURCE_TEXT, TARGET_TEXT)]
+    texts = [SOURCE_TEXT + TARGET_TEXT] * 2 if is_joint else [SOURCE_TEXT, TARGET_TEXT]
+    models = [pieces_model(tuple(text)) for text in texts]
     for name, model in zip(("source.spm", "target.spm"), models, strict=True):
         (folder / name).write_bytes(model)
     names = [*pieces_of(models[0]), *pieces_of(models[1])]
@@ -47,10 +48,12 @@ def write_pieces(folder: Path, tokens: list[str]) -> dict[str, int]:
     return ids
 
 
-def write_marian(folder: Path, tokens: tuple[str, ...] = (), **changes: Any) -> MarianMTModel:
+def write_marian(
+    folder: Path, tokens: tuple[str, ...] = (), is_joint: bool = False, **changes: Any
+) -> MarianMTModel:
     """Writes a folder of a MarianMT model, and returns the model of transformers."""
     folder.mkdir(parents=True, exist_ok=True)
-    ids = write_pieces(folder, list(tokens))
+    ids = write_pieces(folder, list(tokens), is_joint)
     settings: dict[str, Any] = {
         "vocab_size": len(ids),
         "d_model": 16,

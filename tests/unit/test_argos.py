@@ -19,9 +19,10 @@ from service.models.registry.locate import locate
 from service.models.registry.pull import Puller
 from service.models.registry.references import parse_reference
 from service.settings import Settings
-from tests.ctranslate2_folders import write_opennmt, write_package
+from tests.ctranslate2_folders import convert, write_opennmt, write_package, write_trained
+from tests.hf_files import TARGET_TEXT
 from tests.registry import FakeRegistry, Fault
-from tests.unit.test_ctranslate2 import words
+from tests.unit.test_ctranslate2 import their_words, words
 
 INDEX = "/index.json"
 KEPT = ["metadata.json", "model/config.json", "model/model.bin", "model/shared_vocabulary.json"]
@@ -33,6 +34,30 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_opennmt(folder / "ct2-en-de", "int8")
     write_package(folder / "en_de.argosmodel", folder / "ct2-en-de")
     return folder / "en_de.argosmodel"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "original-en-de"
+    write_trained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("quantization", [None, "int8"])
+def test_trained_model_has_the_words_of_the_original(
+    trained: Path, quantization: str | None, tmp_path: Path
+) -> None:
+    """Also those of CTranslate2 itself. The model is sure of its words, unlike random weights."""
+    folder = tmp_path / "ct2-en-de"
+    convert(trained, folder, quantization, ["source.spm"])
+    (folder / "source.spm").rename(folder / "sentencepiece.model")
+    write_package(tmp_path / "en_de.argosmodel", folder)
+    (located,) = locate([str(tmp_path / "en_de.argosmodel")], ModelCache(tmp_path / "cache"), False)
+    package, expected = Path(located.place), words(trained)
+    assert expected[: len(TARGET_TEXT)] == TARGET_TEXT
+    for dtype in ("float32", "int8"):
+        assert [words(each, dtype) for each in (folder, package)] == [expected] * 2
+        assert their_words(package / "model", dtype) == expected
 
 
 def entry(version: str, **changes: Any) -> dict[str, Any]:

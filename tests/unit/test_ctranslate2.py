@@ -71,11 +71,11 @@ def words(folder: Path, dtype: str = "float32") -> list[str]:
     return [vocabularies.target.decode(results[i][0].tokens) for i in range(len(given))]
 
 
-def their_words(folder: Path) -> list[str]:
-    """The words of CTranslate2 in float32; it adds EOS itself if the folder says so."""
+def their_words(folder: Path, compute_type: str = "float32") -> list[str]:
+    """The words of CTranslate2, which adds EOS itself if the folder says so."""
     _, vocabularies = find(folder)
     tokenizer, target = vocabularies.source, vocabularies.target
-    translator = ctranslate2.Translator(str(folder), compute_type="float32")
+    translator = ctranslate2.Translator(str(folder), compute_type=compute_type)
     options = json.loads((folder / "config.json").read_text())
     tokens = target.pieces([*range(target.vocab_size)])
     found = []
