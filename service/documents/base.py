@@ -15,6 +15,7 @@ MAX_PIECES = 500_000
 
 _SKIPPED = re.compile(rb"<(?:\w+:)?(img|image|blip|svg|math|oMath)\b", re.IGNORECASE)
 # Space at which a text may be wrapped: no mark of a list, a quote, a heading or code follows.
+_ENDS = (".", "!", "?", "…", "。", "！", "？")
 _WRAPPING_SPACE = re.compile(r" (?!(?:[-+*>]|#{1,6}|\d{1,9}[.)])\s|```|~~~)")
 
 
@@ -154,8 +155,8 @@ def wrap(translation: str, contents: Sequence[str]) -> list[str]:
     """Cuts a translation into as many lines as its source, or fewer if it has too few words.
 
     The position of each line end in the source is scaled to the length of the translation. The cut
-    is at the space that is nearest to this position. No line begins with a mark of a list, a quote
-    or a heading.
+    is at the space that is nearest to this position, and after a sentence if the line in the source
+    ends one. No line begins with a mark of a list, a quote or a heading.
     """
     translation = translation.strip()
     scale = len(translation) / max(1, len(" ".join(contents)))
@@ -168,6 +169,9 @@ def wrap(translation: str, contents: Sequence[str]) -> list[str]:
         first = bisect_right(spaces, begin)
         place = max(first, bisect_left(spaces, wanted))
         near = spaces[max(first, place - 1) : place + 1]
+        if content.endswith(_ENDS):
+            around = spaces[max(first, place - 5) : place + 5]
+            near = [space for space in around if translation.endswith(_ENDS, 0, space)] or near
         if not near:
             break
         cut = min(near, key=lambda space: abs(space - wanted))

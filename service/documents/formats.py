@@ -9,7 +9,7 @@ from service.documents.base import DocumentTooLargeError, PassageDocument, Unsup
 from service.documents.catalogs import OF_PROPERTIES, OF_STRINGS, read_json, read_pairs, read_yaml
 from service.documents.epub import read_epub
 from service.documents.gettext import read_po
-from service.documents.html import read_html
+from service.documents.html import read_html, with_tags
 from service.documents.markdown import read_markdown
 from service.documents.office import read_office
 from service.documents.open_document import read_open_document
@@ -60,6 +60,8 @@ _TABLE: tuple[tuple[str, str, Callable[..., Document]], ...] = (
     (".epub", "application/epub+zip", read_epub),
 )
 
+_CATALOGUES = frozenset(".po .json .arb .strings .properties .yml .yaml".split())
+
 # Maps each extension, in lower case, to its format.
 FORMATS = {name: Format(kind, read) for names, kind, read in _TABLE for name in names.split()}
 
@@ -88,4 +90,6 @@ def read_document(name: str, data: bytes, keeps_fuzzy: bool = False) -> Document
         raise DocumentTooLargeError(
             f"the file has {len(data)} bytes; the limit is {MAX_BYTES}. Split it"
         )
-    return read_po(data, keeps_fuzzy) if chosen.read is read_po else chosen.read(data)
+    document = read_po(data, keeps_fuzzy) if chosen.read is read_po else chosen.read(data)
+    is_catalogue = isinstance(document, PassageDocument) and extension_of(name) in _CATALOGUES
+    return with_tags(document) if is_catalogue else document

@@ -9,6 +9,7 @@ passage: a text to translate.
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from html import escape
@@ -17,6 +18,7 @@ from itertools import groupby
 from service.documents.base import Passage, PassageDocument, decode, skipped_in, wrap
 from service.documents.tagged import (
     MAX_UNITS,
+    Block,
     Form,
     Node,
     OpenElements,
@@ -31,6 +33,7 @@ from service.text.entities import unescaped
 from service.text.html_text import INLINE, Piece, pieces, says_translated
 from service.text.letters import split_margins
 from service.text.markup import Kind, Token
+from service.text.messages import without_syntax
 
 # Elements that can be part of a sentence, and whose content is not translated.
 KEPT_INSIDE = frozenset("code kbd samp var math svg notranslate".split())
@@ -262,33 +265,33 @@ class Markup:
         # An element without an end tag may end in space.
         if tokens and tokens[-1].kind is Kind.OPAQUE:
             source, after = source + after, ""
-        nodes = self._nodes(tokens)
+        nodes = self.nodes(tokens)
         if not is_translated(nodes):
             yield before + source + after
             return
         text = TaggedText(nodes)
         # `before` and `after` are written separately. `first` and `last` therefore contain only
         # the other white space at the ends of the text, such as a no-break space.
-        first = text.before.removeprefix(self._collapsed(before))
-        last = text.after.removesuffix(self._collapsed(after))
+        first = text.before.removeprefix(self.collapsed(before))
+        last = text.after.removesuffix(self.collapsed(after))
 
         def place(translation: str) -> str:
             if translation == text.html:
                 return source
-            return self._written([first, *text.tree_of(translation), last])
+            return self.written([first, *text.tree_of(translation), last])
 
         yield from (before, Passage(text.html, place), after)
 
-    def _collapsed(self, source: str) -> str:
+    def collapsed(self, source: str) -> str:
         return _WHITE_SPACE.sub(" ", self.read(source))
 
-    def _nodes(self, tokens: Sequence[Token]) -> list[Node]:
+    def nodes(self, tokens: Sequence[Token]) -> list[Node]:
         """Returns the tree of tokens whose tags are balanced."""
         nodes: list[Node] = []
         around: list[tuple[int, list[Node]]] = []  # index of each start tag, and nodes before it
         for number, token in enumerate(tokens):
             if token.kind is Kind.TEXT:
-                nodes.append(self._collapsed(token.source))
+                nodes.append(self.collapsed(token.source))
             elif token.kind is Kind.OPEN:
                 around.append((number, nodes))
                 nodes = []
@@ -305,13 +308,72 @@ class Markup:
                 nodes.append(Unit(form, (token.source, "")))
         return nodes
 
-    def _written(self, nodes: Sequence[Node]) -> str:
+    def written(self, nodes: Sequence[Node]) -> str:
         parts = []
         for node in nodes:
             if isinstance(node, str):
                 parts.append(self.escape(node))
             else:
                 before, after = node.source
-                inside = self._written(node.children)
+                if before == "[" and parts and parts[-1].endswith("!"):  # `![` begins an image
+                    parts[-1] = parts[-1][:-1] + "\\!"
+                inside = self.written(node.children)
                 parts.append(self.element(before, inside, after))
         return "".join(parts)
+
+
+class _Value(Markup):
+    """A value of a catalogue, whose line breaks stay."""
+
+    def collapsed(self, source: str) -> str:
+        return self.read(source)
+
+
+def value_text(source: str) -> tuple[TaggedText, Callable[[Sequence[Node]], str]]:
+    """Returns a value of a catalogue as a text, and the function that writes a translated tree.
+
+    The tags of a value such as `Read <b>all</b>` are tags, unless it has blocks or is a message.
+    """
+    tokens = tokens_of(pieces(source)) if "</" in source else []
+    # An element such as `<0>` is none of HTML.
+    is_inline = not any(
+        each.kind is Kind.BLOCK
+        or (each.kind is Kind.TEXT and "<" in each.source)
+        or (each.kind is Kind.EMPTY and each.source.startswith("</"))
+        for each in tokens
+    )
+    is_tagged = is_inline and 0 < len(tokens) <= MAX_TOKENS and _ends(tokens) is not None
+    if is_tagged and without_syntax(source) == source:
+        return TaggedText(_Value().nodes(tokens), True), _Value().written
+    return TaggedText([source], True), words_of
+
+
+def with_markup(block: Block) -> Block:
+    """Returns a block of XML whose text has tags if it is itself HTML, as in a CDATA section."""
+    text = block.text
+    if any(isinstance(node, Unit) for node in text.nodes):
+        return block
+    read, write = value_text("".join([text.before, *map(str, text.nodes), text.after]))
+    return (
+        Block(read, lambda found: block.place([write(found)]))
+        if "</" in words_of(text.nodes)
+        else block
+    )
+
+
+def with_tags(document: PassageDocument) -> PassageDocument:
+    """Returns a catalogue with HTML texts if one of its values has tags."""
+
+    def tagged(passage: Passage) -> Passage:
+        text, write = value_text(passage.text)
+
+        def place(reply: str) -> str:
+            is_same = reply == text.html
+            return passage.place(passage.text if is_same else write(text.tree_of(reply)))
+
+        return Passage(text.html, place)
+
+    if not any("</" in text for text in document.texts()):
+        return document
+    parts = [part if isinstance(part, str) else tagged(part) for part in document.parts]
+    return replace(document, parts=parts, is_html=True)

@@ -7,6 +7,7 @@ from functools import partial
 
 from service.documents.base import DocumentError
 from service.documents.catalogs import unescaped
+from service.documents.html import with_markup
 from service.documents.inline import BlockReader, Role
 from service.documents.tagged import Block, Element, Node, TaggedText, local_name, words_of
 from service.documents.xliff import read_xliff
@@ -26,7 +27,7 @@ def read_resources(data: bytes) -> XmlDocument:
     if kind == "resources":
         blocks = [_of_android(block) for each in _strings(root) for block in _READER.read(each)]
     elif kind == "root":
-        blocks = [block for each in _values(root) for block in _READER.read(each)]
+        blocks = [with_markup(block) for each in _values(root) for block in _READER.read(each)]
     else:
         raise DocumentError(f"the root <{kind}> is not that of Android's strings, RESX or XLIFF")
     return XmlDocument(root, blocks)
@@ -63,7 +64,8 @@ def _of_android(block: Block) -> Block:
     read = TaggedText(
         _mapped(nodes, lambda source: unescaped(_SPACES.sub(" ", source))), keeps_lines=True
     )
-    return Block(read, lambda found: block.place(_mapped(found, partial(_escaped, quotes=quotes))))
+    place = partial(_escaped, quotes=quotes)
+    return with_markup(Block(read, lambda found: block.place(_mapped(found, place))))
 
 
 def _mapped(nodes: Sequence[Node], change: Callable[[str], str]) -> list[Node]:

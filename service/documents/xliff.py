@@ -11,6 +11,7 @@ from copy import deepcopy
 from functools import partial
 
 from service.documents.base import DocumentError
+from service.documents.html import with_markup
 from service.documents.inline import SPACE, BlockReader, Role
 from service.documents.tagged import Block, Element, local_name
 from service.documents.xml_files import XmlDocument, XmlParser
@@ -46,7 +47,7 @@ def read_xliff(data: bytes) -> XmlDocument:
     for each in [*root.iter(f"{{*}}{unit}")]:
         if _is_translatable(each) and (target := _new_target(each)) is not None:
             role = partial(_role, codes=codes.get(each.getparent(), {}))
-            blocks += BlockReader(role).read(target)
+            blocks += map(with_markup, BlockReader(role).read(target))
     return XmlDocument(root, blocks, _set_language)
 
 

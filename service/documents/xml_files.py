@@ -112,7 +112,7 @@ class XmlDocument:
             tree,
             encoding=tree.docinfo.encoding or "UTF-8",
             xml_declaration=True,
-            standalone=tree.docinfo.standalone,
+            standalone=tree.docinfo.standalone or None,  # lxml would add `no` where none is
         )
         return written
 

@@ -33,6 +33,7 @@ MAX_FORMULA_CHARS = 1000
 
 # Start of a block whose other lines have an indent of four: footnote, definition, admonition.
 _MARKER = re.compile(r"\[\^[^\]\s]+\]:[ \t]*|:[ \t]+|(?:!!!|\?\?\?\+?)[ \t].*")
+_DEFINITION = re.compile(r"\[[^\]]+\]:[ \t]*\S")
 _INDENT = 4
 
 _FORMULA = re.compile(
@@ -195,7 +196,10 @@ def _kept_lines(state: StateBlock, first: int, last: int, silent: bool) -> bool:
 
 def _marked_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     """Reads the blocks after a mark, such as the paragraphs of a footnote."""
-    found = _MARKER.match(state.src, _start_of(state, first), state.eMarks[first])
+    place = (_start_of(state, first), state.eMarks[first])
+    if silent and state.sCount[first] < state.blkIndent and _DEFINITION.match(state.src, *place):
+        return True  # the definition of a link ends a footnote
+    found = _MARKER.match(state.src, *place)
     if found is None or state.is_code_block(first):
         return False
     if silent:

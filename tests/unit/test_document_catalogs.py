@@ -4,6 +4,7 @@ the format.
 
 import json
 from collections.abc import Callable
+from html import escape, unescape
 
 import pytest
 import yaml
@@ -199,3 +200,52 @@ def test_fuzzy_flag_of_a_removed_entry_is_its_own() -> None:
         '#, fuzzy\n#~ msgid "gone"\n#~ msgstr "fora"\n\n#: a.c\nmsgid "a cat"\nmsgstr "um gato"\n'
     )
     assert rewrite("a.po", text, str.upper) == text
+
+
+LINK = 'Read the <a href="https://a.b?c=d&amp;e">terms</a> of <b>use</b>'
+VALUES = {
+    "a.json": '{"a": %s, "b": "One\\nTwo & {n}"}',
+    "a.yml": "a: %s\nb: One & {n}\n",
+    "a.properties": "a=%s\nb=One & {n}\n",
+    "a.po": 'msgid %s\nmsgstr ""\n\nmsgid "One\\nTwo & {n}"\nmsgstr ""\n',
+    "a.xml": "<resources><string>%s</string><string>One &amp; {n}</string></resources>",
+    "a.resx": '<root><data name="a"><value>%s</value></data></root>',
+    "a.xlf": '<xliff version="1.2"><trans-unit><source>%s</source></trans-unit></xliff>',
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_tags_in_values_move_with_their_words(name: str) -> None:
+    is_xml = "<" in VALUES[name]
+    source = escape(LINK) if is_xml else LINK if "prop" in name else json.dumps(LINK)
+    document = read_document(name, (VALUES[name] % source).encode())
+    text = 'Read the <span id="1">terms</span> of <span id="2">use</span>'
+    assert document.texts()[0] == text
+    reply = '<span id="2">Uso</span> dos <span id="1">termos</span>'
+    others = [upper(each).replace("<BR>", "<br>") for each in document.texts()[1:]]
+    written = document.write([reply, *others], "").decode()
+    wanted = '<b>Uso</b> dos <a href="https://a.b?c=d&amp;e">termos</a>'
+    assert (unescape(unescape(written)) if is_xml else written.replace("\\", "")).count(
+        unescape(wanted) if is_xml else wanted
+    ) == 1
+    if others:
+        assert "&amp; {N}" in written or "& {N}" in written
+    same = read_document(name, (VALUES[name] % source).encode())
+    if name != "a.po" and not is_xml:
+        assert same.write(same.texts(), "").decode() == VALUES[name] % source
+
+
+def test_message_with_tags_is_a_message() -> None:
+    text = json.dumps({"a": "{n, plural, one {<b>#</b> cat} other {<b>#</b> cats}}"})
+    assert read_document("a.json", text.encode()).texts()[0].startswith("{n, plural, one {&lt;b")
+
+
+@pytest.mark.parametrize("value", ["See <0>it</0>", "<p>One</p>", "<b>One", "One</b>", "a </b> b"])
+def test_other_tags_in_values_are_characters(value: str) -> None:
+    text = json.dumps({"a": value, "b": "A <b>cat</b>\nB"})
+    first, second = read_document("a.json", text.encode()).texts()
+    assert unescape(first) == value
+    assert second == 'A <span id="1">cat</span><br>B'
+    assert rewrite("a.json", text, lambda each: each.replace("cat", "dog")) == text.replace(
+        "cat", "dog"
+    )

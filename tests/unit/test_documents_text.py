@@ -351,6 +351,11 @@ def test_wrapped_lines_without_letters_are_kept() -> None:
     assert read(".txt", f"{rules}\n\nOne.\n").texts() == ["One."]
 
 
+def test_line_that_ends_a_sentence_still_ends_one() -> None:
+    lines = wrap("Bom dia, meu amigo. Como vai?", ["Good day, friend.", "How are you?"])
+    assert lines == ["Bom dia, meu amigo.", "Como vai?"]
+
+
 def test_wrapped_line_does_not_begin_with_a_mark() -> None:
     lines = wrap(
         "A capital do pais de Paris - uma velha cidade", ["The capital of Paris", "is an old city"]

@@ -197,3 +197,18 @@ def seconds(text: str) -> float:
     document = read_document("a.md", text.encode())
     document.write([f"{each} x" for each in document.texts()], "")
     return time.thread_time() - start
+
+
+def test_definition_below_a_footnote_is_no_text() -> None:
+    page = "See [the guide][guide].\n\n[^1]: The reason.\n[guide]: https://a.b 'Guide'\n[^2]: Two\n"
+    texts = read_document("a.md", page.encode()).texts()
+    assert texts == ['See <span id="1">the guide</span>.', "The reason.", "Two"]
+    written = (
+        "See [THE GUIDE][guide].\n\n[^1]: THE REASON.\n[guide]: https://a.b 'Guide'\n[^2]: TWO\n"
+    )
+    assert rewrite(page, upper) == written.replace("See", "SEE")
+
+
+def test_exclamation_mark_before_a_link_makes_no_image() -> None:
+    page = "Wow\\![it](a.b) is."
+    assert rewrite(page, upper) == "WOW\\![IT](a.b) IS."
