@@ -91,5 +91,6 @@ def read_document(name: str, data: bytes, keeps_fuzzy: bool = False) -> Document
             f"the file has {len(data)} bytes; the limit is {MAX_BYTES}. Split it"
         )
     document = read_po(data, keeps_fuzzy) if chosen.read is read_po else chosen.read(data)
-    is_catalogue = isinstance(document, PassageDocument) and extension_of(name) in _CATALOGUES
-    return with_tags(document) if is_catalogue else document
+    if isinstance(document, PassageDocument) and extension_of(name) in _CATALOGUES:
+        return with_tags(document)
+    return document

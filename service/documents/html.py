@@ -66,7 +66,7 @@ def read_html(data: bytes) -> PassageDocument:
     """Reads a page or a fragment of a page; broken nesting is accepted."""
     mark, text, encoding = decode(data, "<", _CHARSET)
     page = mark + text
-    tokens = tokens_of(pieces(page), has_marks=VALUE in page)
+    tokens = tokens_of(pieces(page), marks_values=VALUE not in page)
     attributes, finish = attributes_of(tokens)
     parts, skipped = [*Markup().parts(tokens), *attributes], skipped_in(data)
     return PassageDocument(
@@ -101,10 +101,10 @@ def is_inside(tag: str) -> bool:
     return tag in INLINE or tag in KEPT_INSIDE
 
 
-def tokens_of(found: Iterable[Piece], has_marks: bool = False) -> list[Token]:
+def tokens_of(found: Iterable[Piece], marks_values: bool = False) -> list[Token]:
     """Joins pieces to tokens. The token of a kept element has its content.
 
-    `has_marks` tells that the source contains VALUE, which HTML does not allow.
+    With `marks_values`, the values of attributes that people read get marks.
     """
     around = OpenElements(Content.TRANSLATED)
     tokens: list[tuple[Kind, list[str]]] = []
@@ -113,7 +113,7 @@ def tokens_of(found: Iterable[Piece], has_marks: bool = False) -> list[Token]:
         if kind is None:
             tokens[-1][1].append(piece.source)
         else:
-            tokens.append((kind, [piece.source if has_marks else _marked(piece)]))
+            tokens.append((kind, [_marked(piece) if marks_values else piece.source]))
     return [Token(kind, "".join(sources)) for kind, sources in tokens]
 
 

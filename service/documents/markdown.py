@@ -96,7 +96,7 @@ def _paragraph(text: str, paragraph: Paragraph, tokens: list[Token]) -> Iterator
     source = "\n".join(text[start:end] for start, end in lines)
     task = _TASK.match(source)
     place = task.end() if task else 0
-    own = tokens_of(spans(source[place:], references), has_marks=VALUE in source)
+    own = tokens_of(spans(source[place:], references), marks_values=VALUE not in source)
     for token in own:
         is_formula = token.kind is Kind.OPAQUE and token.source.startswith(("$", "\\"))
         if is_formula or VALUE in token.source or token.source.startswith("!["):

@@ -270,24 +270,17 @@ def _likely_words(
 
     Returns the index of a string in `nodes`, and the bounds of the words in this string.
     """
-    texts = [(n, node) for n, node in enumerate(nodes) if isinstance(node, str) and node.strip()]
-    if not texts:
-        return None
-    own = words_of([unit])
-    same = re.compile(rf"(?<!\w){re.escape(own.strip())}(?!\w)")
+    texts = [(n, node) for n, node in enumerate(nodes) if isinstance(node, str)]
+    own = words_of([unit]).strip()
+    same = re.compile(rf"(?<!\w){re.escape(own)}(?!\w)")
     exact = [(n, *match.span()) for n, text in texts for match in same.finditer(text)]
-    if len(exact) == 1 and own.strip():
+    if len(exact) == 1 and own:
         return exact[0]
-    length, total = max(1, len(words_of(source))), len(words_of(nodes))
-    before = len(words_of(source[: source.index(unit)]))
-    wanted, size = (before + len(own) / 2) / length * total, len(own) / length * total
-    starts = [len(words_of(nodes[:n])) for n, _ in texts]
-    ends = [start + len(text) for start, (_, text) in zip(starts, texts, strict=True)]
-    # The string at the wanted place, or the nearest one.
-    best = min(range(len(texts)), key=lambda n: max(starts[n] - wanted, wanted - ends[n], 0))
-    number, text = texts[best]
-    first, last = (wanted - starts[best] + side * size / 2 for side in (-1, 1))
-    spans = [match.span() for match in _WORD.finditer(text)]
-    inside = [span for span in spans if first <= sum(span) / 2 <= last]
-    chosen = inside or [min(spans, key=lambda span: abs(sum(span) / 2 - (first + last) / 2))]
-    return number, chosen[0][0], chosen[-1][1]
+    words = [(n, *match.span()) for n, text in texts for match in _WORD.finditer(text)]
+    if not words:
+        return None
+    share = len(words) / max(1, len(words_of(source).split()))
+    first = min(int(len(words_of(source[: source.index(unit)]).split()) * share), len(words) - 1)
+    number, start, _ = words[first]
+    chosen = words[first : first + max(1, round(len(own.split()) * share))]
+    return number, start, max(end for n, _, end in chosen if n == number)

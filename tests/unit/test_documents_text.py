@@ -413,6 +413,7 @@ def test_reading_is_linear(suffix: str, text: str) -> None:
 SUBTITLES = {
     ("a.srt", "{\\an8}<i>- Hello</i>\nTom & Jerry\n"): ["Hello", "Tom &amp; Jerry"],
     ("a.srt", '<font color="#fff">Hello</font> you\n'): ['<span id="1">Hello</span> you'],
+    ("a.srt", '<font title="Kept words">Hello</font> you\n'): ['<span id="1">Hello</span> you'],
     ("a.srt", ">> ANN: Hi.\n>> I go.\n"): ["ANN: Hi.", "I go."],
     ("a.vtt", "The <00:01.500>cat <c.red>sat</c>\n"): [
         'The <img id="1">cat <span id="2">sat</span>'
