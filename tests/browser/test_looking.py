@@ -227,7 +227,8 @@ def test_svg_is_a_drawing_of_its_own(reader: Reader, api: Api) -> None:
     reader.read(POOL)
     root, texts = drawing(reader, "regard-cross-layer2-head1.svg")
     translated = api.translate(POOL)["translatedText"]
-    for text in (f"{POOL} → {translated}", *reader.labels("row"), *reader.labels("column")):
+    assert f"{POOL} → {translated}" in " ".join(texts)
+    for text in (*reader.labels("row"), *reader.labels("column")):
         assert text in texts
     boxes = [node.attrib for node in root.iter(f"{SVG}rect") if "data-row" in node.attrib]
     assert len(boxes) == len(reader.labels("row")) * len(reader.labels("column"))
@@ -245,9 +246,10 @@ def test_saved_drawing_stands_alone(reader: Reader, page: Page, api: Api, text: 
     assert f"modelen-pt,{model['dtype']}on{model['device']},revision{model['revision']}" in whole
     address = page.evaluate("location.origin + location.pathname")
     assert address in texts
-    maximum = page.locator("#max").text_content()
-    scale = [node.text for node in root.iter(f"{SVG}text") if node.get("class") == "scale-number"]
-    assert scale == ["0", maximum]
+    least, most = page.locator("#look .scale span").all_text_contents()
+    assert least == "0"
+    assert f"{least} {most} Regard, model en-pt," in " ".join(texts)
+    assert len([*root.iter(f"{SVG}image")]) == 1  # of the scale
     widths = page.evaluate(
         """([texts, width]) => {
             const pen = document.createElement('canvas').getContext('2d');

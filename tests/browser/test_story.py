@@ -2,7 +2,10 @@
 
 import json
 import math
+import struct
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,7 @@ MAX_WORDS = 70  # of the sentences of a main step
 MAX_HEIGHT = 5200  # of the page, in pixels
 LAYER, HEAD = 1, 5  # of en-pt, where "they" looks at "kids"
 THEY = 12
+SVG = "{http://www.w3.org/2000/svg}"
 MOBILE = PHONE | {"has_touch": True, "is_mobile": True}
 
 
@@ -265,6 +269,56 @@ def test_positions_are_sine_waves(story: Page, api: Api) -> None:
     for query in (0, THEY):
         place = steps_of(api, layer=0, head=0, query=query)["block"]["embedding"]["position"]
         np.testing.assert_allclose(story.evaluate(load, [query, len(place)]), place, atol=1e-3)
+
+
+def saved(page: Page, place: str, kind: str, name: str) -> bytes:
+    with page.expect_download() as download:
+        page.locator(f"{place} [data-kind={kind}]").first.click()
+    assert download.value.suggested_filename == f"{name}.{kind}"
+    return Path(download.value.path()).read_bytes()
+
+
+def test_arc_is_saved_as_it_is_shown(reader: Reader, page: Page) -> None:
+    opened(reader)
+    shown = page.locator("[data-scene=second]")
+    expect(shown.locator(".arc")).to_be_visible()
+    root = ET.fromstring(
+        saved(page, ".reading:has([data-scene=second])", "svg", "regard-arc-second")
+    )
+    words = [node.text for node in root.iter(f"{SVG}text")]
+    assert " ".join(map(str, words)).startswith(KIDS.replace(",", " ,").replace(".", " ."))
+    share = shown.locator("svg text").text_content()
+    assert share in words
+    arc = shown.locator(".arc").get_attribute("d")
+    (line,) = [node for node in root.iter(f"{SVG}path") if node.get("d") == arc]
+    accent = shown.locator(".arc").evaluate("arc => getComputedStyle(arc).stroke")
+    assert line.get("stroke") == accent
+
+
+def test_step_is_saved_with_its_stripes(reader: Reader, page: Page) -> None:
+    opened(reader, step="sum")
+    step = chapter(page, "sum")
+    root = ET.fromstring(saved(page, ".story", "svg", "regard-sum"))
+    words = " ".join(node.text or "" for node in root.iter(f"{SVG}text"))
+    assert words.startswith("Sum: a mix of the values Each token gives its value v,")
+    assert "More about" not in words
+    stripes = [node.get("href") for node in root.iter(f"{SVG}image")]
+    own = step.locator("canvas").evaluate_all("all => all.map((canvas) => canvas.toDataURL())")
+    assert stripes == own
+    picture = saved(page, ".story", "png", "regard-sum")
+    width, height = (round(2 * math.ceil(box_of(step)[name])) for name in ("width", "height"))
+    assert struct.unpack_from(">II", picture, 16) == (width, height)
+    colours = page.evaluate(
+        """async (bytes) => {
+            const image = await createImageBitmap(new Blob([new Uint8Array(bytes)]));
+            const pen = new OffscreenCanvas(image.width, image.height).getContext('2d');
+            pen.drawImage(image, 0, 0);
+            const { data } = pen.getImageData(0, 0, image.width, image.height);
+            return new Set(new Uint32Array(data.buffer)).size;
+        }""",
+        [*picture],
+    )
+    assert colours > 300  # words alone, without stripes, have fewer
 
 
 def test_arrow_keys_in_a_field_belong_to_the_field(reader: Reader, page: Page) -> None:

@@ -51,6 +51,9 @@ export function svg(name, attributes = {}, text = '') {
   return node;
 }
 
+/** Creates a button. */
+export const button = (text, onclick) => element('button', { type: 'button', text, onclick });
+
 /** Creates a fold that is closed at first. */
 export const folded = (title, ...content) =>
   element('details', {}, element('summary', { text: title }), ...content);
@@ -87,12 +90,13 @@ export function tokenParts(name) {
  * @param {Array<{value: string, label: string, title?: string}>} options
  * @param {string} chosen
  * @param {function(string): void} choose
+ * @param {string} kind The class of a choice.
  */
-export function renderRadios(group, name, options, chosen, choose) {
+export function renderRadios(group, name, options, chosen, choose, kind = 'option') {
   const key = JSON.stringify(options);
   if (group.dataset.options !== key) {
     group.dataset.options = key;
-    const items = options.map((option) => radio(name, option, choose));
+    const items = options.map((option) => radio(name, option, choose, kind));
     group.replaceChildren(...group.querySelectorAll('legend'), ...items);
   }
   for (const input of group.querySelectorAll('input')) input.checked = input.value === chosen;
@@ -102,10 +106,11 @@ export function renderRadios(group, name, options, chosen, choose) {
  * @param {string} name
  * @param {{value: string, label: string, title?: string}} option
  * @param {function(string): void} choose
+ * @param {string} kind
  */
-function radio(name, { value, label, title }, choose) {
+function radio(name, { value, label, title }, choose, kind) {
   const input = element('input', { type: 'radio', name, value, onchange: () => choose(value) });
-  return element('label', { class: 'option', title: title ?? null }, input, element('span', { text: label }));
+  return element('label', { class: kind, title: title ?? null }, input, element('span', {}, ...tokenParts(label)));
 }
 
 /**

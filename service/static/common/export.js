@@ -4,19 +4,17 @@ import { look } from '../strings/look.js';
 import { ApiError } from './api.js';
 import { element } from './dom.js';
 import { Notice } from './notice.js';
+import { LATER } from './picture.js';
 import { speaker } from './strings.js';
 
 const say = speaker(look);
 
 const SCALE = 2;
 
-/** Width of a drawing that stands alone, in pixels. */
-export const WIDTH = 960;
-
 /** Returns a drawing as an SVG file. */
 export function svgFile(drawing) {
-  drawing.querySelector('.cursor')?.remove();
-  return new Blob([new XMLSerializer().serializeToString(drawing)], { type: 'image/svg+xml' });
+  const written = new XMLSerializer().serializeToString(drawing).replaceAll(`${LATER}=`, 'href=');
+  return new Blob([written], { type: 'image/svg+xml' });
 }
 
 /** Returns a drawing as a PNG file, with SCALE pixels for each CSS pixel. */
@@ -51,8 +49,9 @@ export function save(file, name) {
  * Creates the buttons that save a figure as PNG and as SVG.
  * @param {function(): string} name Returns the name of the file.
  * @param {function(): Element} draw Returns the drawing.
+ * @param {string} words Say what is saved.
  */
-export function saveButtons(name, draw) {
+export function saveButtons(name, draw, words = say('download')) {
   const notice = new Notice();
   const button = (kind, label, make) => {
     const onclick = async () => {
@@ -66,5 +65,5 @@ export function saveButtons(name, draw) {
     return element('button', { type: 'button', class: 'quiet', text: kind.toUpperCase(), 'aria-label': label, 'data-kind': kind, onclick });
   };
   const buttons = [button('png', say('downloadPng'), pngFile), button('svg', say('downloadSvg'), svgFile)];
-  return element('div', {}, element('p', { class: 'downloads' }, say('download'), ' ', ...buttons), notice.root);
+  return element('div', {}, element('p', { class: 'downloads' }, words, ' ', ...buttons), notice.root);
 }

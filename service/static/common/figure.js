@@ -16,10 +16,6 @@ const SLANT = Math.PI / 4;
 const MIN_LABEL = 18; // Characters of a longer label that are shown in a narrow drawing.
 const MAX_LABEL = 44; // And in a wide one.
 const LABEL_SHARE = 1 / 24; // Characters for each pixel of the width.
-const LINE = 20;
-const MIN_CAPTION_WIDTH = 480;
-const SCALE_STEPS = 24;
-const SCALE_STEP = 5;
 
 /** @typedef {{row: number, column: number}} Place The place of a cell. */
 
@@ -44,18 +40,10 @@ const SCALE_STEP = 5;
  * @param {Figure} figure
  * @param {Object} colours A palette.
  * @param {number} width Wanted width in pixels; a large figure is wider.
- * @param {{above: string[], below: string[]}} [caption] Lines around the figure and its scale, for
- *     a download that stands alone.
  * @returns {SVGSVGElement} A drawing with `data-row` and `data-column` on every cell.
  */
-export function drawFigure(figure, colours, width, caption) {
-  const bare = measure(figure, width, 0);
-  const room = Math.max(bare.width, MIN_CAPTION_WIDTH);
-  const above = (caption?.above ?? []).flatMap((line, index) => wrapped(line, room, index === 0));
-  const below = (caption?.below ?? []).flatMap((line) => wrapped(line, room, false));
-  const frame = measure(figure, width, above.length);
-  const end = frame.height + LINE;
-  if (caption) Object.assign(frame, { width: room, height: end + (below.length + 1) * LINE });
+export function drawFigure(figure, colours, width) {
+  const frame = measure(figure, width);
   const root = svg('svg', {
     xmlns: SVG,
     width: frame.width,
@@ -65,9 +53,6 @@ export function drawFigure(figure, colours, width, caption) {
     'font-size': frame.font,
   });
   root.append(svg('rect', { class: 'paper', width: '100%', height: '100%', fill: colours.paper }));
-  root.append(...above.map((line, index) => captionLine(line, LINE * (index + 0.75), colours, index === 0)));
-  if (caption) root.append(...scale(figure, end, colours));
-  root.append(...below.map((line, index) => captionLine(line, end + LINE * (index + 1.5), colours)));
   root.append(...titles(figure, frame, colours));
   root.append(...figure.columns.map((label, column) => columnLabel(label, column, frame, colours)));
   root.append(...figure.rows.map((label, row) => rowLabel(label, row, frame, colours)));
@@ -119,7 +104,7 @@ function moveMarker(marker, cell, names, stroke, width) {
 }
 
 /** Computes the sizes and positions of a drawing. */
-function measure({ rows, columns, rowTitle, columnTitle }, width, captionLines) {
+function measure({ rows, columns, rowTitle, columnTitle }, width) {
   const letters = Math.round(Math.min(MAX_LABEL, Math.max(MIN_LABEL, width * LABEL_SHARE)));
   const labelWidth = (label) => textWidth(short(label, letters));
   const rowWidth = Math.max(...rows.map(labelWidth), textWidth(`↓ ${rowTitle}`));
@@ -132,7 +117,7 @@ function measure({ rows, columns, rowTitle, columnTitle }, width, captionLines) 
   const room = isSlanted ? Math.min(slantedCell, upright) : upright;
   const cell = Math.floor(Math.min(MAX_CELL, Math.max(MIN_CELL, room)));
   const labels = isSlanted ? columnWidth * Math.sin(SLANT) + FONT : columnWidth + GAP;
-  const top = Math.ceil(Math.max(labels, 2.4 * FONT)) + GAP + captionLines * LINE;
+  const top = Math.ceil(Math.max(labels, 2.4 * FONT)) + GAP;
   const right = isSlanted ? Math.max(2, overhang - cell / 2 + 4) : 2;
   const font = Math.min(FONT, cell - 2);
   return {
@@ -156,47 +141,6 @@ export function textWidth(text) {
 function short(label, count) {
   const letters = [...label];
   return letters.length > count ? `${letters.slice(0, count - 1).join('')}…` : label;
-}
-
-/** Breaks a line of a caption where it would leave the drawing. */
-function wrapped(line, room, isBold) {
-  const width = (text) => textWidth(text) * (isBold ? 1.1 : 1);
-  const lines = [''];
-  for (const piece of line.match(/\s*\S+/gu) ?? []) {
-    const longer = lines[lines.length - 1] + piece;
-    if (width(longer) <= room) lines[lines.length - 1] = longer;
-    else lines.push(...split(piece.trim(), room, width));
-  }
-  return lines.filter((text) => text !== '');
-}
-
-/** Splits a word that is longer than a line. */
-function split(word, room, width) {
-  const lines = [''];
-  for (const letter of word) {
-    if (width(lines[lines.length - 1] + letter) > room) lines.push('');
-    lines[lines.length - 1] += letter;
-  }
-  return lines;
-}
-
-function captionLine(line, y, colours, isBold = false) {
-  const weight = isBold ? 'bold' : 'normal';
-  return svg('text', { x: 0, y, fill: colours.ink, 'font-weight': weight, 'font-size': FONT }, line);
-}
-
-/** Draws the scale of the colours, from 0 or the smallest value to the largest one. */
-function scale({ max, isSigned = false, write = writeDecimal }, y, colours) {
-  const text = (x, words) =>
-    svg('text', { x, y: y + 9, fill: colours.ink, 'font-size': 11, class: 'scale-number' }, words);
-  const first = isSigned ? write(-max, 0) : '0';
-  const left = Math.ceil(textWidth(first)) + 6;
-  const steps = Array.from({ length: SCALE_STEPS }, (_, step) => {
-    const share = step / (SCALE_STEPS - 1);
-    const fill = hex(isSigned ? signedColour(colours, 2 * share - 1) : rampColour(colours, share));
-    return svg('rect', { x: left + step * SCALE_STEP, y, width: SCALE_STEP, height: 10, fill });
-  });
-  return [text(0, first), ...steps, text(left + 6 + SCALE_STEPS * SCALE_STEP, write(max, 0))];
 }
 
 /** Writes a value with two decimals in a cell, and with three in the table. */

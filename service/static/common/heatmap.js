@@ -1,9 +1,10 @@
 // The heat map on the page: the pointer and the arrow keys move one cursor.
 
 import { element, setText, tokenParts } from './dom.js';
-import { WIDTH, saveButtons } from './export.js';
+import { saveButtons } from './export.js';
 import { drawFigure, moveMarkers, writeDecimal } from './figure.js';
 import { palette } from './palette.js';
+import { captioned, scaleOf } from './picture.js';
 import { speaker } from './strings.js';
 import { look } from '../strings/look.js';
 
@@ -75,6 +76,8 @@ export class HeatMap {
     this.table.addEventListener('toggle', () => this.#fillTable());
     document.addEventListener('themechange', () => this.#draw());
     this.frame = /** @type {HTMLElement} */ (this.root.parentElement);
+    this.scale = element('p');
+    this.root.after(this.scale);
     this.cells = /** @type {HTMLTableElement} */ (this.table.querySelector('table'));
     new ResizeObserver(() => this.#resize()).observe(this.frame);
   }
@@ -113,11 +116,7 @@ export class HeatMap {
 
   /** Returns the buttons that save the map, with its description as its caption. */
   saveButtons(name) {
-    const draw = () => {
-      const figure = /** @type {Figure} */ (this.#figure);
-      const caption = { above: [this.root.getAttribute('aria-label') ?? ''], below: [] };
-      return drawFigure(figure, palette(), WIDTH, caption);
-    };
+    const draw = () => captioned(this.#figure, { above: [this.root.getAttribute('aria-label') ?? ''], below: [] });
     return saveButtons(() => name, draw);
   }
 
@@ -145,6 +144,8 @@ export class HeatMap {
     const drawing = drawFigure(this.#figure, palette(), this.#width);
     drawing.setAttribute('aria-hidden', 'true');
     this.root.replaceChildren(drawing);
+    this.scale.replaceWith((this.scale = scaleOf(this.#figure)));
+    this.scale.hidden = this.#figure.isWritten === false;
     if (this.#isPlaced) this.#to(this.#place.row, this.#place.column);
     else this.#place = { row: 0, column: 0 };
     this.#mark();

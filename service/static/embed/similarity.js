@@ -1,7 +1,7 @@
 // The vectors of a text that is embedded: their similarity, their numbers, and their tokens.
 
 import { Latest, post } from '../common/api.js';
-import { byId, element, setStale, setText, tokenParts } from '../common/dom.js';
+import { byId, button, element, setStale, setText, tokenParts } from '../common/dom.js';
 import { withTerms } from '../common/glossary.js';
 import { HeatMap } from '../common/heatmap.js';
 import { scaleOf, strip } from '../common/strip.js';
@@ -117,13 +117,9 @@ export class SimilarityPanel {
     const scale = scaleOf(vectors);
     const items = vectors.map((vector, index) => {
       const sentence = this.#sentences[index];
-      const button = element('button', {
-        type: 'button',
-        text: sentence,
-        onclick: () => this.store.set({ sentence: index }),
-      });
+      const choice = button(sentence, () => this.store.set({ sentence: index }));
       const note = cut[index] ? ` ${say('truncated')}` : '';
-      return element('li', {}, button, note, strip(vector, scale, say('vectorOf', { sentence })));
+      return element('li', {}, choice, note, strip(vector, scale, say('vectorOf', { sentence })));
     });
     byId('strips').replaceChildren(...items);
   }

@@ -1,5 +1,6 @@
 // Sentences and their vectors: splitting a text, similarity, and the shares of tokens.
 
+import { dot } from '../common/matrix.js';
 import { pageLanguage } from '../common/strings.js';
 
 const SAME = 1e-3; // Largest difference, as a share of the length, that rounding explains.
@@ -16,8 +17,6 @@ function splitLine(line) {
   const found = [...segmenter.segment(line)].map(({ segment }) => segment.trim());
   return found.filter((sentence) => sentence !== '');
 }
-
-const dot = (a, b) => a.reduce((sum, value, index) => sum + value * b[index], 0);
 
 /** Returns the cosine of two vectors. */
 export const cosine = (a, b) => dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));

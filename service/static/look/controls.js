@@ -70,16 +70,9 @@ export class Controls {
     const all = count > 1 ? [{ value: 'all', label: say('all'), title: say('allTitle') }] : [];
     const through = { value: 'rollout', label: say('rollout'), title: say('rolloutTitle') };
     const rollout = kind === 'cross' ? [] : [through];
-    renderRadios(
-      byId('layer'),
-      'layer',
-      [...numbers, ...all, ...rollout],
-      String(layer),
-      (value) => {
-        const isNumber = !EXPLAINED.includes(value);
-        this.store.set({ layer: isNumber ? Number(value) : value });
-      },
-    );
+    renderRadios(byId('layer'), 'layer', [...numbers, ...all, ...rollout], String(layer), (value) => {
+      this.store.set({ layer: EXPLAINED.includes(value) ? value : Number(value) });
+    });
   }
 
   #sentences({ sentence }, sentences) {

@@ -2,9 +2,8 @@
 
 import { postForFile } from '../common/api.js';
 import { byId } from '../common/dom.js';
-import { WIDTH, save, saveButtons } from '../common/export.js';
-import { drawFigure } from '../common/figure.js';
-import { palette } from '../common/palette.js';
+import { save, saveButtons } from '../common/export.js';
+import { captioned } from '../common/picture.js';
 
 /** Saves the heat map as PNG or SVG, and its numbers as npz. */
 export class Downloads {
@@ -13,7 +12,7 @@ export class Downloads {
   /** @param {Notice} notice */
   constructor(notice) {
     this.notice = notice;
-    const draw = ({ figure, caption }) => drawFigure(figure, palette(), WIDTH, caption());
+    const draw = ({ figure, caption }) => captioned(figure, caption());
     byId('download-notice').before(saveButtons(() => this.#offered.name, () => draw(this.#offered)));
     byId('npz').addEventListener('click', () => this.#saveNumbers());
   }

@@ -47,13 +47,7 @@ export class Heads {
     const label = name === 'mean' ? say('mean') : say('head', { head: name + 1 });
     const input = element('input', { type: 'radio', name: 'head', value });
     input.addEventListener('change', () => this.choose(name));
-    return element(
-      'label',
-      { class: 'head' },
-      input,
-      element('canvas', { 'aria-hidden': 'true' }),
-      label,
-    );
+    return element('label', { class: 'head' }, input, element('canvas', { 'aria-hidden': 'true' }), label);
   }
 
   #paint() {

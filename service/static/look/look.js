@@ -11,7 +11,7 @@ import { pinChange, pinnedPlaces } from './pins.js';
 import { termsOf } from './terms.js';
 import { UNPINNED, chosenFor, fromFragment } from '../common/state.js';
 import { speaker } from '../common/strings.js';
-import { decimal, spoken } from '../common/text.js';
+import { spoken } from '../common/text.js';
 import { look } from '../strings/look.js';
 
 const say = speaker(look);
@@ -261,7 +261,6 @@ export class LookPanel {
     const [rows, columns] = [tables.rows.labels, tables.columns.labels];
     const figure = { rows, columns, values, max, isCausal: tables.isCausal, rowTitle, columnTitle };
     const size = { rows: rows.length, columns: columns.length };
-    setText(byId('max'), decimal(max, 2));
     const names = termsOf(view, tables);
     if (byId('terms').dataset.names !== names.join()) {
       byId('terms').dataset.names = names.join();

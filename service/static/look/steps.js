@@ -138,10 +138,7 @@ function plainWords(reply) {
   const [word, most] = [askingOf(reply), spoken(top.token)];
   const root = decimal(Math.sqrt(size), 2);
   return [
-    [
-      'q · k',
-      say('plainProduct', { word, most, score: decimal(top.score, 2) }),
-    ],
+    ['q · k', say('plainProduct', { word, most, score: decimal(top.score, 2) })],
     [`÷ √${size}`, say('plainRoot', { size, root })],
     ...(hasBias(reply) ? [[say('distance'), say('plainDistance')]] : []),
     [say('softmax'), say('plainSoftmax', { most, share: percent(top.weight) })],

@@ -3,6 +3,7 @@
 /** @type {import('../common/strings.js').Texts} */
 export const drawing = {
   en: {
+    save: 'Save the drawing',
     name: 'The model, from the tokens to the probabilities of the next word',
     tokens: '{count} tokens',
     vector: 'vectors',
@@ -26,6 +27,7 @@ export const drawing = {
     part_forward: 'forward',
   },
   pt: {
+    save: 'Salvar o desenho',
     name: 'O modelo, dos tokens às probabilidades da próxima palavra',
     tokens: '{count} tokens',
     vector: 'vetores',

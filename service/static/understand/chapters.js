@@ -1,7 +1,9 @@
 // The chapters of the story: one is shown at a time, by the drawing, by a link, by buttons or by keys.
 
 import { makeCopy } from '../common/copy.js';
-import { element, setAttribute, setText } from '../common/dom.js';
+import { button, element, setAttribute, setText } from '../common/dom.js';
+import { saveButtons } from '../common/export.js';
+import { pictureOf } from '../common/picture.js';
 import { speaker } from '../common/strings.js';
 import { spoken } from '../common/text.js';
 import { story } from '../strings/story.js';
@@ -71,8 +73,8 @@ export class Chapters {
   constructor(drawing, reached, link) {
     this.reached = reached;
     this.list = element('div', { class: 'chapters' });
-    this.before = element('button', { type: 'button', onclick: () => this.#go(-1) }, '←');
-    this.after = element('button', { type: 'button', onclick: () => this.#go(1) }, '→');
+    this.before = button('←', () => this.#go(-1));
+    this.after = button('→', () => this.#go(1));
     setAttribute(this.before, 'aria-label', say('before'));
     setAttribute(this.after, 'aria-label', say('after'));
     this.progress = element('p');
@@ -80,7 +82,7 @@ export class Chapters {
     const copy = element('button', { type: 'button', class: 'quiet', text: say('link') });
     makeCopy(copy, link);
     const pager = element('div', { class: 'pager' }, this.bar, this.before, this.progress, this.after);
-    this.root = element('div', { class: 'story', hidden: true }, drawing.root, this.list, drawing.saveButtons(), copy, pager);
+    this.root = element('div', { class: 'story', hidden: true }, drawing.root, this.list, this.#saveButtons(), drawing.saveButtons(), copy, pager);
     document.addEventListener('keydown', (event) => this.#press(event));
     document.addEventListener('themechange', () => this.#facts && this.show(this.#facts));
   }
@@ -119,6 +121,12 @@ export class Chapters {
   enter() {
     this.#heading?.focus({ preventScroll: true });
     this.root.scrollIntoView({ block: 'start', behavior: 'instant' });
+  }
+
+  /** Returns the buttons that save the shown step as a picture. */
+  #saveButtons() {
+    const draw = () => pictureOf(this.list.querySelector('article:not([hidden])'));
+    return saveButtons(() => `regard-${this.#current}`, draw, say('saveStep'));
   }
 
   get #heading() {

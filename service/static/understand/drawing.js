@@ -2,9 +2,10 @@
 
 import { short, topOf } from '../common/computation.js';
 import { SVG, setAttribute, svg } from '../common/dom.js';
-import { WIDTH, saveButtons } from '../common/export.js';
+import { saveButtons } from '../common/export.js';
 import { FAMILY, FONT, textWidth } from '../common/figure.js';
 import { palette } from '../common/palette.js';
+import { WIDTH } from '../common/picture.js';
 import { DEFAULTS, toFragment } from '../common/state.js';
 import { speaker } from '../common/strings.js';
 import { percent, spoken } from '../common/text.js';
@@ -53,7 +54,7 @@ export class Drawing {
 
   /** Returns the buttons that save the drawing. */
   saveButtons() {
-    return saveButtons(() => 'regard-transformer', () => drawModel(this.#shown, WIDTH));
+    return saveButtons(() => 'regard-transformer', () => drawModel(this.#shown, WIDTH), say('save'));
   }
 
   /** Lights the part of a step. */
@@ -173,20 +174,19 @@ function drawPosition(pen, { x, w }) {
   }
 }
 
-/** Draws the layers of the encoder from below; that of the story's head says where the head looks most. */
-function drawEncoder(pen, { x, w }) {
+function drawEncoder(pen, side) {
   const { encoder, token, layer, head } = pen.facts;
-  title(pen, x, w, say('encoder', { count: encoder.length }));
-  drawLayers(pen, 'encoder', { x, w }, encoder, { layer, head, row: token });
+  drawLayers(pen, 'encoder', side, encoder, { layer, head, row: token });
 }
 
-function drawDecoder(pen, { x, w }) {
+function drawDecoder(pen, side) {
   const { cross, written: { layer, head, place } } = pen.facts;
-  title(pen, x, w, say('decoder', { count: cross.length }));
-  drawLayers(pen, 'decoder', { x, w }, cross, { layer, head, row: place });
+  drawLayers(pen, 'decoder', side, cross, { layer, head, row: place });
 }
 
+/** Draws layers from below; that of the story's head says where the head looks most. */
 function drawLayers(pen, name, { x, w }, layers, { layer, head, row }) {
+  title(pen, x, w, say(name, { count: layers.length }));
   const link = part(pen, name, { x, y: TOP, w, h: pen.body });
   const h = pen.body / layers.length;
   const { token, share } = mostOf(layers[layer][head][row], pen.facts.tokens);

@@ -1,6 +1,6 @@
 // The sentence of the story and its token: a line that names them, and a fold to choose others.
 
-import { element, folded, setText, tokenParts } from '../common/dom.js';
+import { element, folded, renderRadios, setText } from '../common/dom.js';
 import { speaker } from '../common/strings.js';
 import { spoken, tokenName } from '../common/text.js';
 import { story } from '../strings/story.js';
@@ -15,8 +15,6 @@ export const SOURCE = 'en';
 
 /** The sentence of the story, and the token that the story follows. */
 export class Lesson {
-  #shown = '';
-
   /**
    * @param {function(string): void} use Called with the sentence that the reader writes.
    * @param {function(number): void} follow Called with the number of the token that the reader chooses.
@@ -65,21 +63,7 @@ export class Lesson {
     if (facts === null) return;
     const { text, tokens, token } = facts;
     setText(this.line, say(isOwn ? 'follows' : 'followsOpening', { token: spoken(tokens[token]), text }));
-    const key = JSON.stringify(tokens);
-    if (key !== this.#shown) {
-      this.#shown = key;
-      const chips = tokens.map((name, index) => this.#chip(name, index));
-      this.chips.replaceChildren(...this.chips.querySelectorAll('legend'), ...chips);
-    }
-    this.chips.querySelectorAll('input').forEach((input, index) => (input.checked = index === token));
-  }
-
-  #chip(name, index) {
-    const input = element('input', {
-      ...{ type: 'radio', name: 'token', value: index, class: 'unseen' },
-      onchange: () => this.follow(index),
-    });
-    const shown = element('span', {}, ...tokenParts(tokenName(name)));
-    return element('label', { class: 'chip' }, input, shown);
+    const options = tokens.map((name, index) => ({ value: String(index), label: tokenName(name) }));
+    renderRadios(this.chips, 'token', options, String(token), (value) => this.follow(Number(value)), 'chip');
   }
 }

@@ -1,7 +1,7 @@
 // The opening of Understand: who are “they”? Two heads answer, and their answers differ.
 
 import { Latest } from '../common/api.js';
-import { element, setText } from '../common/dom.js';
+import { button, element, setText } from '../common/dom.js';
 import { withTerms } from '../common/glossary.js';
 import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
@@ -217,7 +217,3 @@ function translationParts(translator, { text }, isChanged) {
 }
 
 const pronounOf = (translation) => /\bel[ea]s\b/.exec(translation ?? '')?.[0] ?? null;
-
-function button(text, onclick) {
-  return element('button', { type: 'button', text, onclick });
-}

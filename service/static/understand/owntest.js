@@ -1,7 +1,7 @@
 // The reader's own test: do the two heads treat other nouns like the kids and the lions?
 
 import { Latest } from '../common/api.js';
-import { element, folded, setText } from '../common/dom.js';
+import { button, element, folded, setText } from '../common/dom.js';
 import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
 import { percent } from '../common/text.js';
@@ -57,7 +57,7 @@ export class OwnTest {
       event.preventDefault();
       this.#submit();
     };
-    const ours = element('button', { type: 'button', text: say('ours', { count: PAIRS.length }), onclick: () => this.#try(PAIRS) });
+    const ours = button(say('ours', { count: PAIRS.length }), () => this.#try(PAIRS));
     const submit = element('button', { type: 'submit', text: say('try') });
     this.warning = element('p', { id: 'nouns-warning', class: 'hint', role: 'alert' });
     this.table = element('table');

@@ -1,6 +1,8 @@
 // A sentence of the opening, and below it in words at what one of its words looks.
 
 import { element, setText } from '../common/dom.js';
+import { saveButtons } from '../common/export.js';
+import { pictureOf } from '../common/picture.js';
 import { speaker } from '../common/strings.js';
 import { percent } from '../common/text.js';
 import { opening } from '../strings/opening.js';
@@ -38,6 +40,7 @@ export class Reading {
       this.readout,
       this.place,
       this.verdict,
+      saveButtons(() => `regard-arc-${name}`, () => pictureOf(this.root)),
     );
   }
 

@@ -2,7 +2,7 @@
 
 import { bar } from '../common/computation.js';
 import { Latest, post } from '../common/api.js';
-import { element, setText, tokenParts } from '../common/dom.js';
+import { button, element, setText, tokenParts } from '../common/dom.js';
 import { HeatMap, mapParts } from '../common/heatmap.js';
 import { Notice } from '../common/notice.js';
 import { speaker } from '../common/strings.js';
@@ -64,7 +64,7 @@ export class Switches {
     this.uniform = element('input', { type: 'checkbox', onchange: () => store.set({ uniform: this.uniform.checked }) });
     this.found = element('p', { class: 'verdict', role: 'status' });
     this.verdict = element('p', { class: 'verdict', role: 'status' });
-    this.scale = element('p', { class: 'scale' });
+    this.note = element('p', { class: 'hint', text: say('scale') });
     this.table = element('table');
     this.root = element(
       'section',
@@ -79,7 +79,7 @@ export class Switches {
       this.notice.root,
       this.found,
       this.verdict,
-      ...[parts.frame, this.scale, parts.readout, parts.table, this.map.saveButtons('regard-switches')],
+      ...[parts.frame, this.note, parts.readout, parts.table, this.map.saveButtons('regard-switches')],
       element('h3', { text: say('result') }),
       scrolling(say('table'), this.table),
     );
@@ -165,9 +165,7 @@ export class Switches {
       ...{ rowTitle: say('layer'), columnTitle: say('head') },
     };
     this.map.show(figure, say('map'));
-    const [least, most] = [-figure.max, figure.max].map((value) => element('span', { text: rounded(value, 0) }));
-    this.scale.hidden = !figure.isWritten;
-    this.scale.replaceChildren(least, element('i', { class: 'ramp signed' }), most, say('scale'));
+    this.note.hidden = !figure.isWritten;
     if (this.readout.textContent === '') setText(this.readout, say('howTo'));
   }
 
@@ -259,5 +257,3 @@ function wordsOf({ text, item: { source, alignment } }) {
     return word === '' ? [] : [[word || spoken(source.tokens[from]), `word.${index}`]];
   });
 }
-
-const button = (text, onclick) => element('button', { type: 'button', text, onclick });
