@@ -63,9 +63,7 @@ embedding = APIRouter(tags=["embeddings"], responses=COHERE_ERRORS)
 @ranking.post("/v2/rerank", **described(DocumentsRequest, DocumentsResponse))
 async def rerank_documents(request: Request) -> Response:
     """Returns documents in the order of their relevance to a query, best first."""
-    with context_of(request).stage("validate"):
-        body = await read_parameters(request, DocumentsRequest)
-    return await rank_documents(request, body)
+    return await rank_documents(request, await read_parameters(request, DocumentsRequest))
 
 
 DIRECTIONS: dict[str | None, dict[str, Any]] = {
@@ -142,9 +140,8 @@ class CohereEmbedResponse(BaseModel):
 async def embed_texts(request: Request) -> Response:
     """Returns a vector for each text, in one or several types of numbers."""
     context = context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, CohereEmbedRequest)
-        query = body.query()
+    body = await read_parameters(request, CohereEmbedRequest)
+    query = body.query()
     found, usage = await vectors.embed(request, query)
     tokens = sum(usage.num_tokens)
     types: dict[vectors.EmbeddingType, None] = dict.fromkeys(body.embedding_types or ["float"])

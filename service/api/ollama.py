@@ -98,8 +98,7 @@ model_routes = APIRouter(tags=["models"])
 async def embed_inputs(request: Request) -> Response:
     """Returns a vector for each text, in Ollama's form."""
     context = context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, OllamaEmbedRequest)
+    body = await read_parameters(request, OllamaEmbedRequest)
     inputs = [body.input] if isinstance(body.input, str) else body.input
     query = EmbedQuery(inputs, "input", body, body.model, body.dimensions or None)
     found, usage = await embed(request, query)
@@ -116,12 +115,10 @@ async def embed_inputs(request: Request) -> Response:
 @router.post("/api/embeddings", **described(OllamaPromptRequest, OllamaPromptResponse))
 async def embed_prompt(request: Request) -> Response:
     """Returns the vector of one text, in Ollama's older form."""
-    context = context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, OllamaPromptRequest)
+    body = await read_parameters(request, OllamaPromptRequest)
     query = EmbedQuery([body.prompt], "prompt", DEFAULT_PARAMETERS, body.model)
     found, usage = await embed(request, query)
-    return json_of_vectors({"embedding": found[0]}, usage, context)
+    return json_of_vectors({"embedding": found[0]}, usage, context_of(request))
 
 
 class OllamaDetails(BaseModel):

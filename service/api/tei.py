@@ -4,7 +4,6 @@ Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba5392
 at a28ad28f39e0633749a21b74af23617fa86a0d0c.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
@@ -14,7 +13,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, Field, PlainValidator, ValidationInfo
 from starlette.responses import Response
 
-from model.config import EmbeddingConfig, Pooling
+from model.config import Pooling
 from model.tokenization.pairs import Inputs as ScoreInputs
 from model.tokenization.tokenizer import TokenizedText
 from service.api import health, vectors
@@ -207,12 +206,7 @@ SimilarityResponse = list[float]  # cosine of the source sentence with each of `
 @router.post("/embed", **described(EmbedRequest, EmbedResponse))
 async def embed(request: Request) -> Response:
     """Returns a vector for each text."""
-    context, start = context_of(request), time.perf_counter()
-    try:
-        query = (await read_parameters(request, EmbedRequest)).query()
-    finally:
-        context.add("validate", time.perf_counter() - start)
-    return await _vectors(request, query)
+    return await _vectors(request, (await read_parameters(request, EmbedRequest)).query())
 
 
 async def _vectors(
@@ -230,9 +224,8 @@ async def embed_all(request: Request) -> Response:
     The vectors are neither pooled nor scaled.
     """
     services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
-        query = (await read_parameters(request, EmbedAllRequest)).query()
-        context.num_inputs = len(query.inputs)
+    query = (await read_parameters(request, EmbedAllRequest)).query()
+    context.num_inputs = len(query.inputs)
     work = services.embedder.embed_tokens(query, context)
     values, usage = await unless_disconnected(request, work)
     return vectors.json_of_vectors(values, usage, context)
@@ -242,9 +235,8 @@ async def embed_all(request: Request) -> Response:
 async def embed_sparse(request: Request) -> Response:
     """Returns the weights of words for each text, by a SPLADE model, in the order of their ids."""
     services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
-        query = (await read_parameters(request, EmbedSparseRequest)).query()
-        context.num_inputs = len(query.inputs)
+    query = (await read_parameters(request, EmbedSparseRequest)).query()
+    context.num_inputs = len(query.inputs)
     work = services.embedder.embed_sparse(query, context)
     found, usage = await unless_disconnected(request, work)
     chunks = gather(_weights_parts(found))
@@ -264,8 +256,7 @@ def _weights_parts(found: list[Vectors]) -> Iterator[bytes]:
 @router.post("/similarity", **described(SimilarityRequest, SimilarityResponse))
 async def similarity(request: Request) -> Response:
     """Returns the cosine similarity of the source sentence and each other sentence."""
-    with context_of(request).stage("validate"):
-        query = (await read_parameters(request, SimilarityRequest)).query()
+    query = (await read_parameters(request, SimilarityRequest)).query()
     return await _vectors(request, query, vectors.cosines)
 
 
@@ -369,8 +360,7 @@ async def rank(request: Request, body: RerankRequest) -> Response:
 @scoring.post("/predict", **described(PredictRequest, list[Prediction] | list[list[Prediction]]))
 async def predict(request: Request) -> Response:
     """Returns the score of a text or a pair, or of each text or pair in a list."""
-    with context_of(request).stage("validate"):
-        body = await read_parameters(request, PredictRequest)
+    body = await read_parameters(request, PredictRequest)
     given = body.inputs if body.is_batch else [body.inputs]
     inputs: list[ScoreInputs] = [
         (each,) if isinstance(each, str) else tuple(each) for each in given
@@ -553,7 +543,7 @@ async def info(request: Request) -> Info:
         model_dtype=resident.dtype if resident else settings.dtype,
         model_type=model_type(served),
         max_concurrent_requests=settings.max_pending_requests,
-        max_input_length=model_config(served).max_tokens,
+        max_input_length=served.tokenizer.max_tokens,
         max_batch_tokens=settings.max_batch_tokens,
         max_batch_requests=None,
         max_client_batch_size=settings.max_inputs,
@@ -564,10 +554,6 @@ async def info(request: Request) -> Info:
         docker_label=None,
         reranker_id=next(iter(services.catalog.of_type(ServedReranker)), None),
     )
-
-
-def model_config(served: ServedReader) -> EmbeddingConfig:
-    return served.config.model if isinstance(served, ServedReranker) else served.config
 
 
 def model_type(served: ServedReader) -> ModelType:

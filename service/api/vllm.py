@@ -104,10 +104,8 @@ router = APIRouter(tags=["reranking"], responses=OPENAI_ERRORS)
 async def score_pairs(request: Request) -> Response:
     """Returns the score of each pair of a query and a text."""
     services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, ScoreRequest)
-        pairs = body.pairs()
-    scored = await score(request, body, "text_2", pairs)
+    body = await read_parameters(request, ScoreRequest)
+    scored = await score(request, body, "text_2", body.pairs())
     return JSONResponse(
         {
             "id": context.request_id,
@@ -127,8 +125,7 @@ async def score_pairs(request: Request) -> Response:
 async def pooling(request: Request) -> Response:
     """Returns a vector for each text, as /v1/embeddings does, or a cross-encoder's score of it."""
     catalog, context = services_of(request).catalog, context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, EmbeddingsRequest)
+    body = await read_parameters(request, EmbeddingsRequest)
     if catalog.named(body.model or "") not in catalog.of_type(ServedReranker):
         return await embed_in_shape(request, body, (b"pooling", b"data"))
     context.task = RERANK

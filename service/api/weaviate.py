@@ -51,14 +51,12 @@ operation = APIRouter(tags=["operation"])
 @router.post("/vectors", **described(WeaviateRequest, WeaviateResponse))
 async def vectors(request: Request) -> Response:
     """Returns the vector of one text by the first embedding model, in Weaviate's form."""
-    context = context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, WeaviateRequest)
+    body = await read_parameters(request, WeaviateRequest)
     purpose = body.config.task_type if body.config else None
     query = EmbedQuery([body.text], "text", DEFAULT_PARAMETERS, purpose=purpose)
     found, usage = await embed(request, query)
     reply: dict[str, Any] = {"text": body.text, "vector": found[0], "dim": found.shape[1]}
-    return json_of_vectors(reply, usage, context)
+    return json_of_vectors(reply, usage, context_of(request))
 
 
 @operation.get("/meta", responses=MISSING)

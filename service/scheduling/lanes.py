@@ -234,10 +234,6 @@ class Queue:
         return False
 
     @property
-    def rows(self) -> int:
-        return sum(pair.rows for pair in self.buckets)
-
-    @property
     def oldest_age(self) -> float:
         return max(self.interactive.oldest_age, self.bulk.oldest_age)
 

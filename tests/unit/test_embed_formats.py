@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from service.api.openai.embeddings import EmbeddingsResponse, EncodingFormat, embeddings_chunks
-from service.api.responses import CHUNK_BYTES
+from service.api.openai.embeddings import EmbeddingsResponse, EncodingFormat, embeddings_parts
+from service.api.responses import CHUNK_BYTES, gather
 from service.api.vectors import compute_headers, cosines
 from service.tasks.embedding.embedder import EmbedUsage, Vectors
 
@@ -25,7 +25,7 @@ def usage_of(num_inputs: int, truncated: tuple[int, ...] = (), device: str = "cp
 
 def read(vectors: Vectors, encoding: EncodingFormat, usage: EmbedUsage | None = None) -> Any:
     usage = usage or usage_of(len(vectors))
-    return json.loads(b"".join(embeddings_chunks(vectors, 'm"\u00e9', usage, encoding)))
+    return json.loads(b"".join(embeddings_parts(vectors, 'm"\u00e9', usage, encoding)))
 
 
 def vectors_of(reply: Any) -> list[Vectors]:
@@ -75,7 +75,7 @@ def test_only_truncated_inputs_say_so(encoding: EncodingFormat) -> None:
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_large_reply_comes_in_chunks_of_bounded_size(encoding: EncodingFormat) -> None:
     vectors = np.random.default_rng(0).standard_normal((600, 384), dtype=np.float32)
-    chunks = list(embeddings_chunks(vectors, "m", usage_of(600), encoding))
+    chunks = list(gather(embeddings_parts(vectors, "m", usage_of(600), encoding)))
     assert len(chunks) > 3
     assert all(CHUNK_BYTES <= len(chunk) for chunk in chunks[:-1])
     assert all(len(chunk) < CHUNK_BYTES + 384 * MAX_FLOAT_CHARS + 100 for chunk in chunks)
@@ -85,7 +85,7 @@ def test_large_reply_comes_in_chunks_of_bounded_size(encoding: EncodingFormat) -
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_chunks_are_made_as_they_are_asked_for(encoding: EncodingFormat) -> None:
     vectors = np.zeros((200, 1024), dtype=np.float32)
-    chunks = embeddings_chunks(vectors, "m", usage_of(200), encoding)
+    chunks = gather(embeddings_parts(vectors, "m", usage_of(200), encoding))
     next(chunks)
     vectors[-1] = 7
     rest = b"".join(chunks)

@@ -48,10 +48,9 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
 async def attention(request: Request) -> Response:
     """Returns attention weights between texts and their translations, or inside texts."""
     services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, AttentionRequest)
-        context.num_inputs = len(body.texts)
-        check_number(body.texts, services.settings.max_inputs)
+    body = await read_parameters(request, AttentionRequest)
+    context.num_inputs = len(body.texts)
+    check_number(body.texts, services.settings.max_inputs)
     chosen = choose_format(body.format, request.headers.get("accept", ""))
     items = await unless_disconnected(request, services.inspector.inspect(body, context))
     with context.stage("serialize"):
@@ -75,9 +74,8 @@ async def _response(
 async def steps(request: Request) -> Response:
     """Returns the attention of one token in one head, computed step by step."""
     services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, StepsRequest)
-        context.num_inputs = 1
+    body = await read_parameters(request, StepsRequest)
+    context.num_inputs = 1
     found = await unless_disconnected(request, services.inspector.trace(body, context))
     with context.stage("serialize"):
         return body_response(steps_body(found, body.include))
@@ -87,15 +85,14 @@ async def steps(request: Request) -> Response:
 async def knockout(request: Request) -> Response:
     """Returns how a translation changes without some heads, pairs of tokens or source words."""
     services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, KnockoutBody)
-        context.num_inputs = 1
-        count, limit = len(body.knockouts), services.settings.max_inputs
-        if count > limit:
-            raise RequestTooLargeError(
-                f"Invalid request: {count} knockouts exceed the limit of {limit}: send them in "
-                "several requests, or raise REGARD_MAX_INPUTS"
-            )
+    body = await read_parameters(request, KnockoutBody)
+    context.num_inputs = 1
+    count, limit = len(body.knockouts), services.settings.max_inputs
+    if count > limit:
+        raise RequestTooLargeError(
+            f"Invalid request: {count} knockouts exceed the limit of {limit}: send them in "
+            "several requests, or raise REGARD_MAX_INPUTS"
+        )
     found = await unless_disconnected(request, compare(services.inspector, body, context))
     with context.stage("serialize"):
         return body_response(knockout_body(found))

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 from service.api.request.parameters import JSON, REFERENCE, query_parameters
+from service.tasks.embedding.inputs import lower
 from service.tasks.parameters import ListOf, Parameters, example, refuse
 
 
@@ -32,10 +33,6 @@ def _as_codes(value: Any) -> Any:
     if not isinstance(listed, list):
         return listed
     return [code.strip() for each in listed for code in str(each).split(",")]
-
-
-def _lower(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value
 
 
 def _refuse_script(value: str | None) -> None:
@@ -66,7 +63,7 @@ class AzureTranslateRequest(AzureRequest):
         alias="from",
         description="Language code. If absent, the language of each text is detected.",
     )
-    textType: Annotated[Literal["plain", "html"], BeforeValidator(_lower)] = Field(
+    textType: Annotated[Literal["plain", "html"], BeforeValidator(lower)] = Field(
         "plain", description="`plain`, or `html`. In HTML, tags are kept."
     )
     includeAlignment: bool = Field(False, description="Return the alignment of the words.")

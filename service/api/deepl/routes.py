@@ -15,7 +15,12 @@ from service.api.deepl.schemas import DeepLRequest, DeepLResponse, KeyOnly
 from service.api.dialect import Dialect
 from service.api.request import translation
 from service.api.request.parameters import FORM, JSON, described
-from service.api.request.reading import read_parameters, unless_disconnected
+from service.api.request.reading import (
+    read_parameters,
+    read_permitted,
+    unless_disconnected,
+    validated,
+)
 from service.api.request.translation import as_texts, decoding_options, source_of
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
@@ -36,7 +41,7 @@ async def translate(request: Request) -> Response:
     """Translates up to 50 texts, in DeepL's shape."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = await read_parameters(request, DeepLRequest)
+        body = validated(await read_permitted(request), DeepLRequest)
         texts = as_texts("text", body.text, services.settings, context)
         wanted = await resolve(body, texts, services)
     work = translation.translate(services, wanted, context)

@@ -32,7 +32,7 @@ from service.api.openai.prompts import (
 )
 from service.api.request import translation
 from service.api.request.parameters import described
-from service.api.request.reading import read_parameters, unless_disconnected
+from service.api.request.reading import read_permitted, unless_disconnected, validated
 from service.api.request.translation import source_of
 from service.api.responses import JSONResponse
 from service.errors import SHOWN_CHARS, InvalidRequestError
@@ -152,7 +152,7 @@ async def chat_completions(request: Request) -> Response:
     """Translates the last message. The pair is named by the model, by fields or in a message."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = await read_parameters(request, ChatRequest)
+        body = validated(await read_permitted(request), ChatRequest)
         wanted, batch = resolve(body, services, context)
     reply = Reply(body, batch, wanted.source or "", context)
     if body.stream:

@@ -131,8 +131,7 @@ class EmbeddingsResponse(BaseModel):
 @router.post("/v1/embeddings", **described(EmbeddingsRequest, EmbeddingsResponse))
 async def embeddings(request: Request) -> Response:
     """Returns a vector for each text, in OpenAI's shape."""
-    with context_of(request).stage("validate"):
-        body = await read_parameters(request, EmbeddingsRequest)
+    body = await read_parameters(request, EmbeddingsRequest)
     return await embed_in_shape(request, body, EMBEDDING)
 
 
@@ -141,9 +140,8 @@ async def embed_in_shape(
 ) -> Response:
     """Returns the vectors. `names` has the `object` and the field of each vector."""
     services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
-        if not services.settings.openai_token_ids:
-            refuse_ids(body.input)
+    if not services.settings.openai_token_ids:
+        refuse_ids(body.input)
     found, usage = await embed(request, body.query())
     kind, encoding = body.output_dtype, body.encoding_format
     if body.embedding_type == "base64":
@@ -151,30 +149,20 @@ async def embed_in_shape(
     elif body.embedding_type != "float":
         kind = body.embedding_type
     vectors = found if kind == "float" else converted(found, kind)
-    chunks = embeddings_chunks(vectors, context.model, usage, encoding, names)
-    return embed_response(chunks, num_bytes_of(vectors), usage, context)
+    parts = embeddings_parts(vectors, context.model, usage, encoding, names)
+    return embed_response(gather(parts), num_bytes_of(vectors), usage, context)
 
 
-def embeddings_chunks(
+def embeddings_parts(
     vectors: NDArray[Any],
     model: str,
     usage: EmbedUsage,
     encoding: EncodingFormat,
     names: tuple[bytes, bytes] = EMBEDDING,
 ) -> Iterator[bytes]:
-    return gather(_embeddings_parts(vectors, model, usage, encoding, *names))
-
-
-def _embeddings_parts(
-    vectors: NDArray[Any],
-    model: str,
-    usage: EmbedUsage,
-    encoding: EncodingFormat,
-    kind: bytes,
-    field: bytes,
-) -> Iterator[bytes]:
     write = _as_base64 if encoding == "base64" else _as_numbers
     truncated = set(usage.truncated)
+    kind, field = names
     yield b'{"object":"list","data":['
     mark = b""
     for index, vector in enumerate(vectors):

@@ -46,8 +46,8 @@ class AlignmentBody(BaseModel):
     )
 
 
-class ServedBody(BaseModel):
-    """The fields of every served model, in OpenAI's shape with additional fields of Regard."""
+class ListedBody(BaseModel):
+    """The fields of every entry of the list, in OpenAI's shape."""
 
     id: str
     state: ModelState = Field(
@@ -57,6 +57,11 @@ class ServedBody(BaseModel):
     object: Literal["model"] = "model"
     created: int = Field(description="Start of the server, in Unix seconds.")
     owned_by: str = "regard"
+
+
+class ServedBody(ListedBody):
+    """The fields of every served model, in OpenAI's shape with additional fields of Regard."""
+
     alias_of: str | None = Field(
         None, description="Name of the model for which `id` is an alias; else null."
     )
@@ -110,14 +115,9 @@ class OtherBody(ServedBody):
     task: str = Field(description="Task that the model was made for.")
 
 
-class ChangingBody(BaseModel):
+class ChangingBody(ListedBody):
     """A model that is not served: it is being loaded or unloaded, or its loading failed."""
 
-    id: str
-    state: ModelState
-    object: Literal["model"] = "model"
-    created: int = Field(description="Start of the server, in Unix seconds.")
-    owned_by: str = "regard"
     error: str | None = Field(
         None,
         description="The reason why loading failed, or null. Only requests with an admin key get "
@@ -125,14 +125,12 @@ class ChangingBody(BaseModel):
     )
 
 
-class PairBody(BaseModel):
-    """A language pair that chat completions accept as a model. No model has its name."""
+class PairBody(ListedBody):
+    """A language pair that chat completions accept as a model, such as `en-es`.
 
-    id: str = Field(description="Codes of the languages, such as `en-es`.")
-    state: ModelState
-    object: Literal["model"] = "model"
-    created: int = Field(description="Start of the server, in Unix seconds.")
-    owned_by: str = "regard"
+    No model has its name.
+    """
+
     task: Literal["chat"] = "chat"
     source: str
     target: str

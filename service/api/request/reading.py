@@ -26,7 +26,8 @@ UPLOAD_SECONDS = 600.0
 
 async def read_parameters(request: Request, model: type[Model]) -> Model:
     """Returns the validated parameters of a request. Its API key is checked before them."""
-    return validated(await read_permitted(request), model)
+    with context_of(request).stage("validate"):
+        return validated(await read_permitted(request), model)
 
 
 def validated(fields: dict[str, Any], model: type[Model]) -> Model:

@@ -14,11 +14,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from huggingface_hub.utils.tqdm import tqdm
-
 from service.disk import complete_file
 from service.models.registry.cache import ModelCache, Record
-from service.models.registry.download import HttpClient, disk_errors, download, shown
+from service.models.registry.download import (
+    HttpClient,
+    disk_errors,
+    download,
+    fetching_forbidden,
+    progress_bar,
+    shown,
+)
 from service.models.registry.errors import CacheError, DamagedFileError, RegistryError
 from service.models.registry.files import BLOCK_BYTES, ModelFile, measure
 from service.models.registry.references import PACKAGE_SUFFIX, REVISION, ModelEntry
@@ -45,10 +50,7 @@ class Argos:
     def find(self, entry: ModelEntry) -> Record:
         """Returns the newest package of a language pair, or the one of a version."""
         if self.is_offline:
-            raise RegistryError(
-                f"{entry} has to be fetched, and REGARD_OFFLINE forbids it; pull it on a "
-                "machine with a network, and copy the folder REGARD_MODEL_CACHE from there"
-            )
+            raise fetching_forbidden(entry)
         packages = self.http.read_json(self.index)
         if not isinstance(packages, list) or not all(isinstance(each, dict) for each in packages):
             raise RegistryError(f"{shown(self.index)} is not an index of packages: it is no list")
@@ -66,12 +68,7 @@ class Argos:
         """Downloads the archive of a record into a folder, and returns its unpacked files."""
         (archive,) = record.files
         path = folder / archive.name
-        with tqdm(desc=archive.name, unit="B", unit_scale=True, disable=None) as bar:  # type: ignore[no-untyped-call]
-
-            def report(done: int, total: int | None) -> None:
-                bar.total = total
-                bar.update(done - bar.n)
-
+        with progress_bar(archive) as report:
             download(archive, folder, self.http, report)
         try:
             return unpack(path, folder)

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
+from huggingface_hub.utils.tqdm import tqdm
 
 from service.disk import complete_file
 from service.models.registry.errors import (
@@ -44,6 +45,24 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 Report = Callable[[int, int | None], None]
 """Receives the number of bytes fetched so far, and the total number (None if unknown)."""
+
+
+@contextmanager
+def progress_bar(file: ModelFile) -> Iterator[Report]:
+    with tqdm(desc=file.name, unit="B", unit_scale=True, disable=None) as bar:  # type: ignore[no-untyped-call]
+
+        def report(done: int, total: int | None) -> None:
+            bar.total = file.size or total
+            bar.update(done - bar.n)
+
+        yield report
+
+
+def fetching_forbidden(reference: object, setting: str = "REGARD_OFFLINE") -> RegistryError:
+    return RegistryError(
+        f"{reference} has to be fetched, and {setting} forbids it; pull it on a machine with a "
+        "network, and copy the folder REGARD_MODEL_CACHE from there"
+    )
 
 
 def open_client(timeout_seconds: float = TIMEOUT_SECONDS) -> httpx2.Client:

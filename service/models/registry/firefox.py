@@ -12,10 +12,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from huggingface_hub.utils.tqdm import tqdm
-
 from service.models.registry.cache import Record
-from service.models.registry.download import HttpClient, download, require_space, shown
+from service.models.registry.download import (
+    HttpClient,
+    download,
+    fetching_forbidden,
+    progress_bar,
+    require_space,
+    shown,
+)
 from service.models.registry.errors import RegistryError
 from service.models.registry.files import ModelFile, published_sum
 from service.models.registry.references import ModelEntry
@@ -43,10 +48,7 @@ class Firefox:
     def find(self, entry: ModelEntry) -> Record:
         """Returns the best model of a language pair, or of the pair and an architecture."""
         if self.is_offline:
-            raise RegistryError(
-                f"{entry} has to be fetched, and REGARD_OFFLINE forbids it; pull it on a "
-                "machine with a network, and copy the folder REGARD_MODEL_CACHE from there"
-            )
+            raise fetching_forbidden(entry)
         published = choose_model(read_index(self.http, self.base_url), entry)
         try:
             files = published["files"]
@@ -64,13 +66,7 @@ class Firefox:
         require_space(folder, sum(file.size or 0 for file in files))
 
     def fetch(self, file: ModelFile, model: Record, folder: Path) -> ModelFile:
-        bar = tqdm(desc=file.name, unit="B", unit_scale=True, disable=None)  # type: ignore[no-untyped-call]
-        with bar:
-
-            def report(done: int, total: int | None) -> None:
-                bar.total = file.size or total
-                bar.update(done - bar.n)
-
+        with progress_bar(file) as report:
             return download(file, folder, self.http, report)
 
 

@@ -25,6 +25,7 @@ from service.models.registry.download import (
     causes,
     damaged_download,
     disk_errors,
+    fetching_forbidden,
     open_client,
     request_error,
     require_space,
@@ -85,11 +86,7 @@ class Hub:
                 entry.name, revision=revision, local_files_only=True, allow_patterns=[]
             )
         except (LocalEntryNotFoundError, ValueError) as error:
-            raise RegistryError(
-                f"{entry} has to be fetched, and REGARD_OFFLINE or HF_HUB_OFFLINE forbids it; "
-                "pull it on a machine with a network, and copy the folder REGARD_MODEL_CACHE from "
-                "there"
-            ) from error
+            raise fetching_forbidden(entry, "REGARD_OFFLINE or HF_HUB_OFFLINE") from error
         root = Path(found)
         paths = (path for path in root.rglob("*") if path.is_file())
         names = choose_files(path.relative_to(root).as_posix() for path in paths)
