@@ -17,7 +17,6 @@ import pytest
 from huggingface_hub import constants
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-PACKED = "application/gzip"
 LARGE_BYTES = 2000
 """Files of this size and more have a sha256 sum at Hugging Face, smaller ones git's blob id."""
 HEAD = "HEAD "

@@ -72,8 +72,6 @@ class OtlpTracing:
 
 @dataclass(slots=True, eq=False)
 class OtlpSpan:
-    """The span of one request."""
-
     tracer: Tracer | trace.Tracer
     span: Span
     times: StageTimes

@@ -67,8 +67,6 @@ class ClientConnection(Protocol):
 
 
 class Arrival(NamedTuple):
-    """The arrival of one request."""
-
     connection: ClientConnection | None = None  # None if an ASGI client in this process sent it
     is_admitted: bool | None = None  # whether LoopLoad accepts it; None if it has not been counted
     # Start of the turn of the event loop in which the request arrived, by time.perf_counter. The

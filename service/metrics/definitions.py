@@ -70,8 +70,6 @@ class TaskSeries:
 
 
 class Metrics:
-    """All metrics of one server."""
-
     def __init__(self, version: str = "", series: Mapping[str, TaskSeries] | None = None) -> None:
         self.task_series = dict(series or {})
         self.tasks = {

@@ -22,8 +22,6 @@ requests therefore reports this rate, so that the proxy sends it few requests.""
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of a server."""
-
     # Larger of the used shares of the request limit and of the token limit.
     utilization: float = 0.0
     work_seconds: float = 0.0  # estimated time to compute the tokens in progress

@@ -44,8 +44,6 @@ class AnyServed:
 
 @dataclass(frozen=True, slots=True)
 class ServedModel(AnyServed):
-    """A translation model."""
-
     task: ClassVar[str] = TRANSLATE
 
     files: ModelFiles
@@ -140,8 +138,6 @@ class NotLoadedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServedEmbedder(AnyServed):
-    """An embedding model."""
-
     task: ClassVar[str] = EMBED
 
     files: EmbeddingFiles

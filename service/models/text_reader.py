@@ -19,8 +19,6 @@ ids than fit, ids at the truncated end may be missing."""
 
 @dataclass(slots=True)
 class ReadText:
-    """A text as a model reads it."""
-
     ids: list[int]  # with special tokens and the prompt
     num_tokens: int  # before truncation; it is only a lower bound if `is_exact` is false
     is_exact: bool = True
@@ -28,8 +26,6 @@ class ReadText:
 
 @dataclass(frozen=True, slots=True)
 class TextReader:
-    """Reads texts for one model."""
-
     name: str
     encode: Encode
     before: list[int]  # special tokens in front of a text

@@ -20,8 +20,6 @@ class Link(Protocol):
 
 @dataclass(eq=False, slots=True)
 class WorkerState:
-    """One worker, as the scheduler sees it."""
-
     link: Link
     max_rows: dict[str, int]  # number of rows of each translation model's batch
     held: dict[int, WorkItem] = field(default_factory=dict)  # by id

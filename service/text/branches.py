@@ -76,8 +76,6 @@ Item = tuple[Node, Branch | None]
 
 
 class Tag(str):
-    """A tag in a translation."""
-
     __slots__ = ()
 
 
@@ -86,8 +84,6 @@ Token = str | Kept | Choice
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence to translate."""
-
     text: str  # with numbers and stand-ins
     numbers: Mapping[str, Sequence[Kept]]  # the kept parts for which each number stands
     stand_ins: Counter[str]
@@ -264,7 +260,6 @@ def has_words(node: Node) -> bool:
 
 
 def _stand_ins(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yields stand-ins that are in no text."""
     texts = [node.value for node in nodes if isinstance(node, Text)]
     taken = {int(number) for text in texts for number in _STAND_IN.findall(text)}
     return (f"{{{number}}}" for number in count(1) if number not in taken)

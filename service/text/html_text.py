@@ -292,7 +292,6 @@ class _Open:
 
 
 def _tokens(root: Any) -> Iterator[Token]:
-    """Yields the tokens of an element and of all elements in it."""
     divided = _divided(root)
     opened = [_Open(root)]
     walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))

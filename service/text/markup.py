@@ -37,8 +37,6 @@ _LINE_FEED = re.compile(r"(?<!\r)\n")
 
 
 class Kind(Enum):
-    """The kind of a token."""
-
     TEXT = "text"
     # The tags of an element inside a sentence.
     OPEN = "open"

@@ -27,8 +27,6 @@ from service.text.segmentation import Segments
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag in a text or in a sentence."""
-
     kind: Kind  # OPEN, CLOSE or EMPTY
     marker: str
     place: int  # number of code points in front of the tag, in the text or sentence
@@ -250,7 +248,6 @@ def _inner_place(before: int, after: int, length: int) -> int:
 
 
 def _tree(tags: Sequence[Tag], length: int) -> list[_Element]:
-    """Returns the outermost elements of a sentence."""
     outside = [tag for tag in tags if tag.kind is Kind.CLOSE and tag.partner < 0]
     root = _Element(("", ""), 0, length)
     stack = [root]

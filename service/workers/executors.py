@@ -380,8 +380,6 @@ class TranslationExecutor(Executor[TranslationItem, Backlog[TranslationItem]]):
 
 
 class Bucket(Backlog[Item]):
-    """The items of one length bucket."""
-
     def __init__(self, level: int, budget: TokenBudget) -> None:
         super().__init__()
         self.level = level  # bucket 0 has the shortest texts
@@ -485,8 +483,6 @@ class Batch(Protocol):
 
 
 class EmbeddingExecutor(BatchExecutor[EmbeddingItem]):
-    """Embeds texts."""
-
     noun = "text"
     phase = "embed"
 
