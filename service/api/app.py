@@ -138,6 +138,7 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
         load,
         tracing,
         LoadReports(services.backend) if settings.load_reports else None,
+        settings.request_timeout_seconds,
     )
     app.serve(served, settings.allowed_origins)
     return app

@@ -191,8 +191,7 @@ async def _translate(
     (results,) = await translate_each(services, [wanted], context)
     texts = [result.text for result in results]
     if wanted.is_html:
-        deadline = context.deadline(services.settings.request_timeout_seconds)
-        texts = await run_sized(sum(map(len, texts)), deadline, _with_quotes, texts)
+        texts = await run_sized(sum(map(len, texts)), context.deadline, _with_quotes, texts)
     return results, texts
 
 

@@ -134,6 +134,7 @@ class RequestMiddleware:
     load: LoopLoad
     tracing: "OtlpTracing | None" = None
     reports: "LoadReports | None" = None
+    timeout_seconds: float = 60.0  # of a request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
@@ -194,6 +195,7 @@ class RequestMiddleware:
             headers=headers,
             connection=connection,
             is_admitted=is_admitted,
+            timeout_seconds=self.timeout_seconds,
         )
         state["context"] = context
         if self.reports is not None:

@@ -111,7 +111,7 @@ async def rank_documents(request: Request, body: DocumentsRequest) -> Response:
         body.truncate = body.truncation
     scored = await score(request, body, "documents", [(body.query, text) for text in texts])
     order = scored.order[: body.top_n or body.top_k or None]
-    scores = {index: float(str(scored.scores[index])) for index in order}
+    scores = {index: scored.scores[index] for index in order}
     if "property" in body.model_fields_set:
         ranked = [{"document": texts[index], "score": score} for index, score in scores.items()]
         return JSONResponse({"query": body.query, "scores": ranked})

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.api.context import HttpContext, context_of, services_of
+from service.api.context import HttpContext, context_of
 from service.api.middleware import internal
 from service.api.request.reading import unless_disconnected
 from service.errors import ServiceError, outcome
@@ -43,8 +43,7 @@ async def respond(
     context = context_of(request)
     first = await unless_disconnected(request, _first(sentences))
     context.first_sentence_seconds = time.perf_counter() - context.started
-    limit = services_of(request).settings.request_timeout_seconds
-    deadline = context.deadline(limit) + SECONDS_LEFT_TO_READ
+    deadline = context.deadline + SECONDS_LEFT_TO_READ
     return EventResponse(_events(first, sentences, writer, context), media_type, deadline)
 
 

@@ -349,7 +349,7 @@ async def rank(request: Request, body: RerankRequest) -> Response:
     reply = [
         {
             "index": index,
-            "score": float(str(scored.scores[index])),
+            "score": scored.scores[index],
             **({"text": body.texts[index]} if body.return_text else {}),
         }
         for index in scored.order
@@ -366,7 +366,7 @@ async def predict(request: Request) -> Response:
         (each,) if isinstance(each, str) else tuple(each) for each in given
     ]
     scores, label, _ = await score(request, body, "inputs", inputs)
-    reply = [[{"score": float(str(score)), "label": label}] for score in scores]
+    reply = [[{"score": score, "label": label}] for score in scores]
     return JSONResponse(reply if body.is_batch else reply[0])
 
 

@@ -113,7 +113,7 @@ async def score_pairs(request: Request) -> Response:
             "created": services.started,
             "model": context.model,
             "data": [
-                {"index": index, "object": "score", "score": float(str(value))}
+                {"index": index, "object": "score", "score": value}
                 for index, value in enumerate(scored.scores)
             ],
             "usage": usage_of(scored.num_tokens),
@@ -137,7 +137,7 @@ async def pooling(request: Request) -> Response:
         raise InvalidRequestError("Invalid request: a cross-encoder reads texts", param="input")
     scored = await score(request, options, "input", texts)
     data = [
-        {"object": "pooling", "index": index, "data": [float(str(value))]}
+        {"object": "pooling", "index": index, "data": [value]}
         for index, value in enumerate(scored.scores)
     ]
     usage = usage_of(scored.num_tokens)

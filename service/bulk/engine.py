@@ -97,7 +97,7 @@ class CoreEngine:
 
     async def _compute(self, rows: Sequence[Row]) -> list[Outcome]:
         await self._until_ready()  # while a worker starts again, all attempts would fail
-        context = RequestContext("bulk")
+        context = RequestContext("bulk", timeout_seconds=TIMEOUT_SECONDS)
         texts = [row.text or "" for row in rows]
         try:
             if self.options.result == "translation":

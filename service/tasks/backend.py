@@ -19,8 +19,6 @@ from service.workers.messages import Resident
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of the server."""
-
     failure: str | None  # reason why the server ends: a model or the device has failed
     is_ready: bool
     is_stopping: bool
@@ -66,8 +64,6 @@ class Lease(Protocol):
 
 
 class Recorder(Protocol):
-    """Counts requests."""
-
     def begin(self, task: str) -> None: ...
 
     def end(self, ended: Ended) -> None: ...

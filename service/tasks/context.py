@@ -9,7 +9,6 @@ from service.errors import DeadlineExceededError
 from service.items import Result
 from service.metrics.figures import NO_MODEL
 from service.models.catalog import Catalog
-from service.models.served import NotLoadedError
 from service.tasks.backend import Admitter, Lease
 
 
@@ -57,18 +56,18 @@ class RequestContext:
     address: str = ""  # of the client; it never leaves the server
     account: str = ""  # hash of the API key; "" on a server without API keys
     billed_characters: int = 0  # characters that the request adds to the usage of /v2/usage
-    timeout_seconds: float | None = None  # None for REGARD_REQUEST_TIMEOUT_SECONDS
+    timeout_seconds: float = 60.0  # limit of the server
     client_seconds: float | None = None  # limit in X-Request-Timeout-Ms
     first_sentence_seconds: float | None = None  # of a stream; None without a stream
     times: StageTimes | None = None  # of the stages; None if the request is not traced
 
-    def deadline(self, timeout_seconds: float) -> float:
-        """Returns the time by time.perf_counter at which the request fails.
+    @property
+    def deadline(self) -> float:
+        """Time by time.perf_counter at which the request fails.
 
-        A client can only shorten the time limit of the server. The argument applies if the
-        attribute `timeout_seconds` is None.
+        A client can only shorten the time limit of the server.
         """
-        seconds = self.timeout_seconds or timeout_seconds
+        seconds = self.timeout_seconds
         if self.client_seconds is not None and self.client_seconds < seconds:
             seconds = self.client_seconds
         return self.started + seconds
@@ -79,29 +78,25 @@ class RequestContext:
             self.lease = await backend.admit(tokens, at_once, self.account or self.address)
         return self.lease
 
-    async def wait_for_models(
-        self, backend: Admitter, missing: NotLoadedError, seconds: float
-    ) -> None:
+    async def wait_for_models(self, backend: Admitter, names: Sequence[str]) -> None:
         """Waits until models on demand are loaded, at most until the deadline."""
         self.is_waiting = True
         try:
-            async with asyncio.timeout(self.deadline(seconds) - time.perf_counter()):
-                await backend.require(missing.names)
+            async with asyncio.timeout(self.deadline - time.perf_counter()):
+                await backend.require(names)
         except TimeoutError:
             raise DeadlineExceededError(
-                f"{' and '.join(missing.names)} could not be loaded before the deadline; try again "
+                f"{' and '.join(names)} could not be loaded before the deadline; try again "
                 "soon, or raise REGARD_REQUEST_TIMEOUT_SECONDS"
             ) from None
         finally:
             self.is_waiting = False
 
-    async def wait_for_model(
-        self, name: str | None, catalog: Catalog, backend: Admitter, seconds: float
-    ) -> None:
+    async def wait_for_model(self, name: str | None, catalog: Catalog, backend: Admitter) -> None:
         """Waits for the model that a request uses, if it is loaded on demand."""
         wanted = catalog.named(name or "")
         if wanted in catalog.unloaded:
-            await self.wait_for_models(backend, NotLoadedError((wanted,)), seconds)
+            await self.wait_for_models(backend, (wanted,))
 
     def release(self) -> None:
         """Ends the admission, and cancels the unfinished items."""

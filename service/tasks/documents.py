@@ -129,6 +129,7 @@ class DocumentTranslator:
         """
         # An unknown extension is refused first, because the other errors suggest another try.
         format_of(name)
+        context.timeout_seconds = self.settings.file_timeout_seconds
         if self.num_open >= self.settings.max_files:
             found = f"{self.num_open} documents are being translated"
             raise _overloaded(found, "raise REGARD_MAX_FILES")
@@ -266,15 +267,14 @@ class DocumentTranslator:
             raise InvalidRequestError(str(error)) from None
 
     async def _in_time(self, context: RequestContext, work: Awaitable[T]) -> T:
-        deadline = context.deadline(self.settings.file_timeout_seconds)
         try:
-            async with asyncio.timeout(deadline - time.perf_counter()):
+            async with asyncio.timeout(context.deadline - time.perf_counter()):
                 return await work
         except TimeoutError:
             raise self._late(context) from None
 
     def _late(self, context: RequestContext) -> DeadlineExceededError:
-        limit = self.settings.file_timeout_seconds
+        limit = context.timeout_seconds
         given = context.client_seconds or limit
         name = "X-Request-Timeout-Ms" if given < limit else "REGARD_FILE_TIMEOUT_SECONDS"
         return DeadlineExceededError(
@@ -320,15 +320,13 @@ class DocumentTranslator:
             terms=job.terms,
             neighbors=job.neighbors,
         )
-        limit = self.settings.file_timeout_seconds
-        deadline = job.context.deadline(limit)
         while True:
             context = RequestContext(
                 job.context.request_id,
                 job.context.started,
                 address=job.context.address,
                 account=job.context.account,
-                timeout_seconds=limit,
+                timeout_seconds=job.context.timeout_seconds,
                 client_seconds=job.context.client_seconds,
             )
             self.batches.add(context)
@@ -336,7 +334,7 @@ class DocumentTranslator:
                 results = await self.translator.translate(request, context)
             except OverloadedError as error:
                 pause = error.retry_after_seconds or RETRY_SECONDS
-                if time.perf_counter() + pause > deadline:
+                if time.perf_counter() + pause > job.context.deadline:
                     raise
                 context.release()  # other requests may be admitted meanwhile
                 await asyncio.sleep(pause)

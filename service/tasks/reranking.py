@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from model.tokenization.pairs import Inputs, TokenizedPair
 from service.items import RerankItem
@@ -19,20 +18,18 @@ from service.tasks.embedding.inputs import ScoreParameters
 from service.tasks.embedding.limits import check_num_inputs, check_num_tokens, find_long
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
-Scores = NDArray[np.float32]
-
 
 class Scored(NamedTuple):
     """The scores of the inputs of a request."""
 
-    scores: Scores
+    scores: list[float]  # with the fewest decimals that give the same float32
     label: str  # name of the model's only label
     num_tokens: int  # of all inputs after truncation, with special tokens
 
     @property
     def order(self) -> list[int]:
         """Indices of the inputs, best first; inputs of equal score keep their order."""
-        found: list[int] = (-self.scores).argsort(kind="stable").tolist()
+        found: list[int] = (-np.array(self.scores)).argsort(kind="stable").tolist()
         return found
 
 
@@ -61,8 +58,7 @@ class Reranker:
         )
         rerankers = self.catalog.of_type(ServedReranker)
         served = self.catalog.choose(options.model, rerankers, "model {} that reranks", missing)
-        seconds = self.settings.request_timeout_seconds
-        await context.wait_for_model(served.name, self.catalog, self.backend, seconds)
+        await context.wait_for_model(served.name, self.catalog, self.backend)
         context.model = served.name
         check_num_inputs(inputs, self.settings.max_inputs, param)
         sizes = [sum(map(len, each)) for each in inputs]
@@ -70,7 +66,7 @@ class Reranker:
         estimate = sum([min(size // CHARS_PER_TOKEN, limit) for size in sizes]) + 1
         num_chars = sum(map(len, {text for each in inputs for text in each}))
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
-        deadline = context.deadline(seconds)
+        deadline = context.deadline
         with context.stage("tokenize"):
             pairs = await run_sized(num_chars, deadline, tokenize, served, inputs, options)
         inexact = [index for index, pair in enumerate(pairs) if not pair.is_exact]
@@ -87,7 +83,8 @@ class Reranker:
         logits = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
         config, is_raw = served.config, options.raw_scores
         is_raw = config.is_raw if is_raw is None else is_raw
-        return Scored(logits if is_raw else sigmoid(logits), config.label, sum(lengths))
+        scores = [float(str(score)) for score in (logits if is_raw else sigmoid(logits))]
+        return Scored(scores, config.label, sum(lengths))
 
 
 def tokenize(

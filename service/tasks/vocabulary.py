@@ -47,8 +47,7 @@ class Vocabulary:
         def split() -> list[TokenizedText]:
             return [self.tokenizer.split(prompt + text, has_special) for text in texts]
 
-        deadline = context.deadline(self.settings.request_timeout_seconds)
-        found = await run_sized(sum(map(len, texts)), deadline, split)
+        found = await run_sized(sum(map(len, texts)), context.deadline, split)
         num_tokens = [len(each.ids) for each in found]
         check_num_tokens(num_tokens, self.settings.max_pending_tokens, "inputs")
         return found
@@ -64,8 +63,7 @@ class Vocabulary:
         def decode() -> list[str]:
             return [self.tokenizer.decode(each, skip_special) for each in ids]
 
-        deadline = context.deadline(self.settings.request_timeout_seconds)
-        return await run_sized(sum(sizes), deadline, decode)
+        return await run_sized(sum(sizes), context.deadline, decode)
 
 
 def find_reader(catalog: Catalog, name: str | None) -> ServedReader:

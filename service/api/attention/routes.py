@@ -54,9 +54,8 @@ async def attention(request: Request) -> Response:
     chosen = choose_format(body.format, request.headers.get("accept", ""))
     items = await unless_disconnected(request, services.inspector.inspect(body, context))
     with context.stage("serialize"):
-        deadline = context.deadline(services.settings.request_timeout_seconds)
         written = json_body(context.model, items, body.decimals)
-        return await _response(written, items, chosen, deadline)
+        return await _response(written, items, chosen, context.deadline)
 
 
 async def _response(

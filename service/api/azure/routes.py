@@ -191,8 +191,7 @@ async def _translate(
     results = dict(zip(requests, found, strict=True))
     columns = [(code, results[services.catalog.language(code)]) for code in body.to]
     num_chars = sum(map(len, body.texts)) * len(body.to)
-    deadline = context.deadline(services.settings.request_timeout_seconds)
-    return await run_sized(num_chars, deadline, response_body, body, columns)
+    return await run_sized(num_chars, context.deadline, response_body, body, columns)
 
 
 def response_body(
@@ -263,7 +262,6 @@ async def break_sentence(request: Request) -> Response:
 async def _break(
     texts: Sequence[str], language: str | None, services: Services, context: HttpContext
 ) -> list[dict[str, Any]]:
-    deadline = context.deadline(services.settings.request_timeout_seconds)
     rows: list[dict[str, Any]] = [{} for _ in texts]
     codes = [language or ""] * len(texts)
     if not language:
@@ -274,7 +272,7 @@ async def _break(
     def break_all() -> list[list[int]]:
         return [broken(text, code) for text, code in zip(texts, codes, strict=True)]
 
-    lengths = await run_sized(sum(map(len, texts)), deadline, break_all)
+    lengths = await run_sized(sum(map(len, texts)), context.deadline, break_all)
     return [{"sentLen": each, **row} for each, row in zip(lengths, rows, strict=True)]
 
 

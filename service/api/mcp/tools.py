@@ -222,7 +222,7 @@ async def rerank(services: Services, context: HttpContext, given: RerankArgument
     scored = await reranker.score(pairs, "texts", options, context)
     return Ranks(
         results=[
-            Rank(index=index, score=float(str(scored.scores[index])), text=given.texts[index])
+            Rank(index=index, score=scored.scores[index], text=given.texts[index])
             for index in scored.order[: given.top_n]
         ]
     )
@@ -274,11 +274,10 @@ async def attention(
     read = await inspector.read(model, given.text, given.translation, is_split, context)
     pairs = [TranslatedPair(model.name, e.source, e.target, None) for e in read if e.target]
     await PairAligner(services.backend, services.settings).attend(pairs, context)
-    deadline = context.deadline(services.settings.request_timeout_seconds)
     return WordAttention(
         model=model.name,
         translation=given.translation or " ".join(pair.target.text for pair in pairs),
-        words=await run_sized(len(given.text), deadline, words_of, pairs, given.top_k),
+        words=await run_sized(len(given.text), context.deadline, words_of, pairs, given.top_k),
     )
 
 

@@ -152,8 +152,7 @@ def source_of(result: TranslatedText, given: str) -> str:
 def detected(
     services: Services, texts: Sequence[str], context: RequestContext
 ) -> Coroutine[Any, Any, list[list[Detection]]]:
-    deadline = context.deadline(services.settings.request_timeout_seconds)
-    return services.translator.detection.detect(texts, deadline)
+    return services.translator.detection.detect(texts, context.deadline)
 
 
 async def translate_each(

@@ -104,8 +104,7 @@ async def submit_all(
     tokens = sum(item.num_tokens for item in items)
     _use_bulk_lane(items, settings)
     lease = await context.admit(backend, tokens, at_once=False)
-    deadline = context.deadline(settings.request_timeout_seconds)
-    results = await lease.submit(items, deadline).in_order()
+    results = await lease.submit(items, context.deadline).in_order()
     context.add_times(results)
     return results
 

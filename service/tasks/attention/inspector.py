@@ -67,10 +67,8 @@ class Inspector:
         results = await self._capture(model, texts, queries.all, context)
         size = sum(values.size for each in results for values in each.value[0].values())
         with context.stage("detokenize"):
-            deadline = self._deadline(context)
-            return await run_sized(
-                size, deadline, queries.assemble, texts, results, model.start, request
-            )
+            arguments = texts, results, model.start, request
+            return await run_sized(size, context.deadline, queries.assemble, *arguments)
 
     async def trace(self, request: StepsRequest, context: RequestContext) -> TraceResult:
         model = await self._choose_model(request, request.text, context)
@@ -118,9 +116,8 @@ class Inspector:
     ) -> InspectedModel:
         if question.has_target:
             return await self.choose_direction(question, text, context)
-        limit = self.settings.request_timeout_seconds
         wanted = question.model or next(iter(self.catalog.embedders), None)
-        await context.wait_for_model(wanted, self.catalog, self.backend, limit)
+        await context.wait_for_model(wanted, self.catalog, self.backend)
         served = find_embedder(self.catalog, question.model)
         context.model = served.name
         config = (await resident(self.backend, served.name)).config
@@ -136,8 +133,7 @@ class Inspector:
                 direction = find_direction(self.catalog, self.detector, question, text)
                 break
             except NotLoadedError as missing:
-                limit = self.settings.request_timeout_seconds
-                await context.wait_for_models(self.backend, missing, limit)
+                await context.wait_for_models(self.backend, missing.names)
         context.model = direction.name
         config = (await resident(self.backend, direction.name)).config
         assert config is not None  # every translation model has a config
@@ -157,8 +153,7 @@ class Inspector:
         estimate = num_chars // CHARS_PER_TOKEN + 1
         await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
         with context.stage("tokenize"):
-            deadline = self._deadline(context)
-            return await run_sized(num_chars, deadline, model.tokenize, texts, is_split)
+            return await run_sized(num_chars, context.deadline, model.tokenize, texts, is_split)
 
     async def _complete(
         self,
@@ -172,8 +167,8 @@ class Inspector:
             return list(map(InspectedText, sources))
         num_chars = sum(len(text) for text in target_texts if text is not None)
         with context.stage("tokenize"):
-            deadline = self._deadline(context)
-            targets = await run_sized(num_chars, deadline, model.tokenize_targets, target_texts)
+            tokenize = model.tokenize_targets
+            targets = await run_sized(num_chars, context.deadline, tokenize, target_texts)
         pairs = [*zip(sources, targets, strict=True)]
         missing = [source for source, target in pairs if target is None]
         translated = iter(await self._translate(model, missing, context))
@@ -218,6 +213,3 @@ class Inspector:
             for text in texts
         ]
         return await submit_all(items, self.backend, self.settings, context)
-
-    def _deadline(self, context: RequestContext) -> float:
-        return context.deadline(self.settings.request_timeout_seconds)

@@ -115,8 +115,7 @@ class Embedder:
     ) -> TextReader:
         if self.catalog.unloaded:
             wanted = name or next(iter(self.unnamed[is_sparse]), None)
-            limit = self.settings.request_timeout_seconds
-            await context.wait_for_model(wanted, self.catalog, self.backend, limit)
+            await context.wait_for_model(wanted, self.catalog, self.backend)
         among = self.readers if name is not None else self.unnamed[is_sparse]
         return self.catalog.choose(name, among, "model {} that embeds", self.missing)
 
@@ -131,7 +130,7 @@ class Embedder:
         num_chars = sum(sizes) + len(sizes) * len(prompt)
         estimate = sum([min(size // CHARS_PER_TOKEN, reader.max_tokens) for size in sizes]) + 1
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
-        deadline = context.deadline(self.settings.request_timeout_seconds)
+        deadline = context.deadline
         start = time.perf_counter()
         try:
             texts = await run_sized(num_chars, deadline, read_all, query, reader, prompt)

@@ -149,7 +149,6 @@ class Translator:
     async def translate(
         self, request: TranslationRequest, context: RequestContext
     ) -> list[TranslatedText]:
-        """Translates every text of a request."""
         texts, messages, pipeline = await self._begin(request, context)
         await self._translate(request, texts, pipeline, context, messages)
         _end(texts, pipeline, context)
@@ -196,7 +195,7 @@ class Translator:
     ) -> tuple[list[TranslatedText], list[TranslatedMessage], PivotPipeline]:
         """Admits a request and prepares its texts; returns all texts, and the messages."""
         settings = self.settings
-        deadline = context.deadline(settings.request_timeout_seconds)
+        deadline = context.deadline
         num_chars = sum(map(len, request.texts))
         estimate = num_chars // CHARS_PER_TOKEN + 1
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
@@ -207,8 +206,7 @@ class Translator:
                 try:
                     texts = await self._prepare_all(request, num_chars, deadline)
                 except NotLoadedError as missing:
-                    limit = settings.request_timeout_seconds
-                    await context.wait_for_models(self.backend, missing, limit)
+                    await context.wait_for_models(self.backend, missing.names)
         finally:
             context.add("tokenize", time.perf_counter() - started)
         sentences = _sentences(texts)
@@ -500,8 +498,6 @@ def _protect_markup(
 async def _join(
     texts: Sequence[TranslatedText], pipeline: PivotPipeline, context: RequestContext
 ) -> None:
-    """Joins the translated sentences of each text."""
-
     def assemble() -> None:
         for text in texts:
             text.assemble()
