@@ -66,7 +66,10 @@ def find_parts(folder: Path) -> list[Path]:
     if len(pieces) != 2:
         reason = f"it has {len(found)} SentencePiece files (*.spm or *.model), and not one, or two"
         if any((place / "bpe.model").is_file() for place in places):
-            reason = "its text is split by bpe.model, and only SentencePiece is supported"
+            reason = (
+                "its text is split by bpe.model, and only SentencePiece is supported; "
+                "use a newer package of the pair, or its OPUS-MT model"
+            )
         raise CheckpointFormatError(f"{folder} cannot be served: {reason}")
     return [folder / WEIGHTS, *pieces, *vocabularies]
 
