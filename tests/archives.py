@@ -88,17 +88,28 @@ def xlsx(strings: str, **parts: str) -> bytes:
 def pdf(*lines: str) -> bytes:
     """A PDF with one page of text."""
     text = "".join(f"({line}) Tj T* " for line in lines)
-    stream = f"BT /F1 12 Tf 14 TL 50 750 Td {text}ET"
+    return pdf_of(f"BT /F1 12 Tf 14 TL 50 750 Td {text}ET")
+
+
+def pdf_of(*pages: str) -> bytes:
+    """A PDF with pages of the given operators, a plain font F1 and a bold font F2."""
+    numbers = range(6, 6 + 2 * len(pages), 2)
     objects = [
         "<</Type/Catalog/Pages 2 0 R>>",
-        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Contents 4 0 R"
-        "/Resources<</Font<</F1 5 0 R>>/XObject<</I 6 0 R>>>>>>",
-        f"<</Length {len(stream)}>>stream\n{stream}\nendstream",
-        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        f"<</Type/Pages/Kids[{' '.join(f'{n} 0 R' for n in numbers)}]/Count {len(pages)}>>",
+        *(
+            f"<</Type/Font/Subtype/Type1/BaseFont/{name}/Encoding/WinAnsiEncoding>>"
+            for name in ("Helvetica", "Helvetica-Bold")
+        ),
         "<</Subtype/Image/Width 1/Height 1/BitsPerComponent 8/ColorSpace/DeviceGray"
         "/Length 1>>stream\n0\nendstream",
     ]
+    for number, page in zip(numbers, pages, strict=True):
+        objects += (
+            f"<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Contents {number + 1} 0 R"
+            "/Resources<</Font<</F1 3 0 R/F2 4 0 R>>/XObject<</I 5 0 R>>>>>>",
+            f"<</Length {len(page)}>>stream\n{page}\nendstream",
+        )
     data, offsets = "%PDF-1.4\n", []
     for number, each in enumerate(objects, 1):
         offsets.append(len(data))

@@ -20,6 +20,7 @@ from tests.archives import (
     members,
     odt,
     pdf,
+    pdf_of,
     pptx,
     run,
     upper,
@@ -310,6 +311,18 @@ def test_translated_words_in_an_untranslated_element_of_a_book() -> None:
     assert page.replace("one <b>two</b>", "x <b>y</b>") in written.decode()
 
 
+def placed(x: float, y: float, text: str, size: int = 11, font: str = "F1") -> str:
+    return f"BT /{font} {size} Tf {x} {y} Td ({text}) Tj ET\n"
+
+
+def markdown_of(*pages: str) -> str:
+    document = read_document("a.pdf", pdf_of(*pages))
+    return document.write(document.texts(), "").decode()
+
+
+WIDE = "The cat sat on the mat of the old house and was looking at the dog for"
+
+
 def test_paragraphs_of_a_pdf() -> None:
     wide = "The cat sat on the mat of the old house and was look-"
     data = pdf("A title", wide, "ing at the dog in the garden. It did not move at all,", "today.",
@@ -318,11 +331,95 @@ def test_paragraphs_of_a_pdf() -> None:
     assert document.texts() == [
         "A title",
         f"{wide[:-1]}ing at the dog in the garden. It did not move at all, today.",
-        *("- One", "- Two"),
+        *("One", "Two"),
     ]
     assert document.skipped == {"images": 1}
-    written = document.write(["Um *título*", "Texto", "- Um", "- Dois"], "").decode()
-    assert written == "Um \\*título\\*\n\nTexto\n\n\\- Um\n\n\\- Dois\n\n12\n\n"
+    written = document.write(["Um *título*", "- Texto", "Um", "Dois"], "").decode()
+    assert written == "Um \\*título\\*\n\n\\- Texto\n\n- Um\n\n- Dois\n\n12\n\n"
+
+
+def test_headings_of_a_pdf_are_large_or_bold() -> None:
+    text = placed(50, 600, WIDE) + placed(50, 586, "a long time.")
+    assert markdown_of(
+        placed(50, 700, "A title", 20)
+        + placed(50, 660, "In bold", font="F2")
+        + text
+        + placed(50, 540, "Not a title: ", font="F2")
+        + placed(120, 540, "it has plain words.")
+        + placed(50, 500, "Bold, but a sentence.", font="F2")
+    ) == (
+        f"# A title\n\n## In bold\n\n{WIDE} a long time.\n\nNot a title: it has plain words.\n\n"
+        "Bold, but a sentence.\n\n"
+    )
+
+
+def test_tables_of_a_pdf() -> None:
+    """Cells may have several lines, or be empty, and numbers end at the same place."""
+    cells = [
+        *((50, 700, "Name"), (150, 700, "What it is"), (300, 700, "Price")),
+        *(
+            (50, 680, "Rose"),
+            (150, 680, "A plant with a"),
+            (150, 667, "long stem"),
+            (315, 680, "3"),
+        ),
+        *((50, 650, "Oak"), (305, 650, "108")),
+        *((50, 630, "Elm | ash"), (150, 630, "A tree"), (310, 630, "15")),
+    ]
+    text = placed(50, 760, WIDE)
+    assert markdown_of(text + "".join(placed(*cell) for cell in cells)) == (
+        f"{WIDE}\n\n| Name | What it is | Price |\n|---|---|---|\n"
+        "| Rose | A plant with a long stem | 3 |\n"
+        "| Oak |  | 108 |\n| Elm \\| ash | A tree | 15 |\n\n"
+    )
+
+
+def test_columns_of_a_pdf_are_read_one_after_the_other() -> None:
+    left = [
+        "The cat sat on the mat of",
+        "the old house, and looked",
+        "at the dog that lay there",
+        "in",
+    ]
+    right = ["the garden beside it, for", "so long that it slept in", "the sun.", "The end"]
+    columns = ((50, left), (300, right))
+    assert (
+        markdown_of(
+            "".join(
+                placed(x, 700 - 13 * n, line)
+                for x, lines in columns
+                for n, line in enumerate(lines)
+            )
+        )
+        == f"{' '.join(left)} {' '.join(right[:3])}\n\nThe end\n\n"
+    )
+
+
+def test_repeated_headers_and_footers_of_a_pdf_are_left_out() -> None:
+    page = placed(50, 800, "The society") + "{}" + placed(50, 40, "Page {}")
+    pages = [page.format(placed(50, 700, f"Text {n} is here."), n) for n in (1, 2, 3)]
+    assert markdown_of(*pages) == "".join(
+        f"{words}\n\n"
+        for words in ("The society", "Text 1 is here.", "Text 2 is here.", "Text 3 is here.")
+    )
+
+
+def test_text_at_an_infinite_place_of_a_pdf() -> None:
+    far = f"{'9' * 30} 0 0 {'9' * 30} 0 0 cm\n" * 12 + placed(9, 9, "Far away")
+    assert read_document("a.pdf", pdf_of(f"q {far} Q\n{placed(50, 700, 'Near')}")).texts() == (
+        ["Near"]
+    )
+
+
+def test_lists_of_a_pdf() -> None:
+    items = [("\\225", "Water the old roses of the"), ("1.", "Cut them"), ("a\\)", "Rest")]
+    lines = "".join(
+        placed(50, 700 - 40 * n, label) + placed(68, 700 - 40 * n, text)
+        for n, (label, text) in enumerate(items)
+    )
+    assert markdown_of(lines.replace("1.", "1.", 1)) == (
+        "- Water the old roses of the\n\n1. Cut them\n\na) Rest\n\n"
+    )
 
 
 @pytest.mark.parametrize("data", [b"%PDF-1.4\n%%EOF", pdf("12"), pdf("a")[:300], b"hello"])
