@@ -127,23 +127,22 @@ def _fragments(pieces: Sequence[Fragment]) -> list[Fragment]:
 
 def _without_repeated(pages: Sequence[Sequence[Fragment]]) -> list[list[Fragment]]:
     """Leaves out headers and footers after their first page, and those with the page's number."""
-    edges: list[tuple[set[tuple[int, str]], list[Fragment]]] = []
+    edges: list[tuple[set[str], list[Fragment]]] = []
     for number, page in enumerate(pages):
-        in_order = sorted(page, key=lambda each: round(each.y))
-        lines = [(y, [*line]) for y, line in groupby(in_order, lambda each: round(each.y))]
-        for y, line in (lines[0], lines[-1]) if len(lines) > 2 else ():
-            words = " ".join(each.text for each in line)
-            keys = {(y, words)}
-            for found in re.finditer(r"\d{1,6}", words):
-                offset = int(found[0]) - number
-                keys.add((y, f"{words[: found.start()]}#{offset}#{words[found.end() :]}"))
+        ordered = sorted(page, key=lambda each: round(each.y))
+        lines = [[*line] for _, line in groupby(ordered, lambda each: round(each.y))]
+        for line in (lines[0], lines[-1]) if len(lines) > 2 else ():
+            words = " ".join((str(round(line[0].y)), *(each.text for each in line)))
+            keys = {words}
+            for found in re.finditer(r"\b\d{1,6}", words):
+                before, after = words[: found.start()], words[found.end() :]
+                keys.add(f"{before}\0{int(found[0]) - number}\0{after}")
             edges.append((keys, line))
-    numbers = Counter(chain.from_iterable(keys for keys, _ in edges))
-    seen = set[tuple[int, str]]()
-    dropped = set[int]()
+    counts = Counter(chain.from_iterable(keys for keys, _ in edges))
+    seen, dropped = set[str](), set[int]()
     for keys, line in edges:
-        repeated = {key for key in keys if numbers[key] > 1}
-        if any("#" in words for _, words in repeated) or repeated & seen:
+        repeated = {key for key in keys if counts[key] > 1}
+        if any("\0" in key for key in repeated) or repeated & seen:
             dropped.update(map(id, line))
         seen |= repeated
     return [[each for each in page if id(each) not in dropped] for page in pages]
@@ -228,11 +227,7 @@ def _parts(pages: Sequence[Sequence[Fragment]]) -> Iterator[str | Passage]:
     for each in chain(*pages):
         styles[each.style] += len(each.text)
     usual = max(styles, key=styles.__getitem__, default=(0, True))
-    marked = {
-        each
-        for each in styles
-        if each[0] > LARGE * usual[0] or (each > usual and each[1] > usual[1])
-    }
+    marked = [s for s in styles if s[0] > LARGE * usual[0] or (s > usual and s[1] > usual[1])]
     levels = {each: "#" * min(n, 6) for n, each in enumerate(sorted(marked, reverse=True), 1)}
     for block in _blocks(chain.from_iterable(map(_rows, pages))):
         if isinstance(block, tuple):

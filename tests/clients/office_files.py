@@ -95,7 +95,7 @@ def write_docx(path: Path) -> None:
     document.add_picture(picture())
     document.inline_shapes[0]._inline.docPr.set("descr", "A picture of the garden")
     section = document.sections[0]
-    section.header.paragraphs[0].text = "Garden society"
+    section.header.paragraphs[0].text = "The society of the garden"
     section.footer.paragraphs[0].add_run("Confidential").bold = True
     document.save(path)
 
@@ -108,6 +108,11 @@ def _links_and_fields(document: Any) -> None:
     paragraph.add_run(" today, and see page ")
     paragraph._p.extend(field("PAGEREF _Ref1", "12"))
     paragraph.add_run(" of the guide.")
+    marked = document.add_paragraph("The fence is old and ")
+    marked._p.append(w('<w:bookmarkStart w:id="900" w:name="_Ref1"/>'))
+    marked.add_run("high")
+    marked._p.append(w('<w:bookmarkEnd w:id="900"/>'))
+    marked.add_run(" enough.")
     tracked = document.add_paragraph("The fence is ")
     author = 'w:author="Ann" w:date="2026-01-02T03:04:05Z"'
     tracked._p.append(w(f'<w:ins w:id="901" {author}>{run("newly")}</w:ins>'))
@@ -246,7 +251,7 @@ def write_table(path: Path) -> None:
     sheet.write_rich_string("F1", "The ", bold, "red", " house")
     sheet.write_comment("F1", "Look at the colour")
     sheet.insert_textbox("F4", "A box about tools", {"description": "A picture of tools"})
-    sheet.set_header("&CGarden society")
+    sheet.set_header("&CThe society of the garden")
     sheet.autofilter("H1:H4")
     for row, words in enumerate(("The filter", "Seen", "Hidden", "Seen")):
         sheet.write(row, 7, words)
@@ -265,7 +270,7 @@ def write_odt(path: Path) -> None:
     document.automaticstyles.addElement(layout)
     master = style.MasterPage(name="Standard", pagelayoutname=layout)
     document.masterstyles.addElement(master)
-    header = filled(style.Header(), text.P(text="Garden society"))
+    header = filled(style.Header(), text.P(text="The society of the garden"))
     master.addElement(header)
     words = filled(
         text.P(text="The garden has "),
