@@ -20,7 +20,7 @@ ARGS ?=
 # other files of the same versions (docs/releases.md).
 CHECK_HASHES ?= yes
 
-.PHONY: install serve test slow emulators helm browser envoy clients check page-types sanitized sanitize alerts board audit bench format lock hashes clean
+.PHONY: install serve test slow emulators helm browser envoy clients office check page-types sanitized sanitize alerts board audit bench format lock hashes clean
 
 install: $(VENV)/.installed  ## installs regard into .venv
 
@@ -74,8 +74,8 @@ test slow: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.installed-dev browser  ## runs all tests but the slow ones
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not slow"
 
-# Clusters of Ray, emulated processors, Helm, Envoy and other people's clients.
-slow: $(VENV)/.installed-dev emulators helm envoy clients  ## runs the slow tests
+# Clusters of Ray, emulated processors, Helm, Envoy, LibreOffice and other people's clients.
+slow: $(VENV)/.installed-dev emulators helm envoy clients office  ## runs the slow tests
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m slow
 
 browser:  ## finds or installs a Chromium for the tests of the page
@@ -99,6 +99,13 @@ clients: | $(VENV)/bin/python  ## installs other people's clients below .bench/ 
 	@cmp -s $(CLIENT_LIST) $(CLIENTS)/requirements.txt || { $(PYTHON) -m venv $(CLIENTS) && \
 	  $(CLIENTS)/bin/pip install --quiet -r $(CLIENT_LIST) && cp $(CLIENT_LIST) $(CLIENTS); } || \
 	  { rm -rf $(CLIENTS); echo 'SKIPPED: the clients could not be installed; their tests are skipped.'; }
+
+office:  ## finds or installs LibreOffice for the tests of office files
+	@command -v soffice >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	    libreoffice-writer-nogui libreoffice-calc-nogui libreoffice-impress-nogui >/dev/null; } || \
+	  echo 'No LibreOffice was found: its tests are skipped. Install the packages as root.'
 
 check: $(VENV)/.installed-dev  ## checks lint, format, plain English, import layers, types and alerts
 	$(BIN)/ruff check .

@@ -118,7 +118,7 @@ def convert(folder: Path) -> Callable[[str, Iterable[Path], Path], None]:
     """Converts files by LibreOffice. The arguments are a format, the files, and a folder."""
     program = shutil.which("soffice")
     if program is None:
-        pytest.skip("LibreOffice is not installed; install libreoffice-writer, -calc and -impress")
+        pytest.skip("LibreOffice is not installed; install it with `make office`")
     start = [program, f"-env:UserInstallation=file://{folder}/profile", "--headless"]
 
     def convert(kind: str, files: Iterable[Path], output: Path) -> None:
