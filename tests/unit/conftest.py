@@ -13,13 +13,15 @@ from tests.unit.worker_talk import Start, talks
 from tests.workers import Script
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Tiny products are slower on many threads, and the machine has other things to do."""
-    threads = torch.get_num_threads()
+    """Two threads compute a tiny product in 50 times the time where the processors are busy.
+
+    A test leaves one thread for the next ones. Other libraries may set the number for torch too.
+    """
     torch.set_num_threads(1)
     yield
-    torch.set_num_threads(threads)
+    assert torch.get_num_threads() == 1
 
 
 @pytest.fixture(params=FAMILIES, ids=str)

@@ -75,7 +75,7 @@ def their_words(folder: Path, compute_type: str = "float32") -> list[str]:
     """The words of CTranslate2, which adds EOS itself if the folder says so."""
     _, vocabularies = find(folder)
     tokenizer, target = vocabularies.source, vocabularies.target
-    translator = ctranslate2.Translator(str(folder), compute_type=compute_type)
+    translator = ctranslate2.Translator(str(folder), compute_type=compute_type, intra_threads=1)
     options = json.loads((folder / "config.json").read_text())
     tokens = target.pieces([*range(target.vocab_size)])
     found = []
