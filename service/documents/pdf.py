@@ -90,6 +90,9 @@ def _pieces(page: PageObject) -> list[Fragment]:
     # The matrix `around` places the own coordinates of a text on the page.
     def visit(text: str, around: Any, own: Any, font: Any, size: float) -> None:
         x, y = (around[n] * own[4] + around[n + 2] * own[5] + around[n + 4] for n in (0, 1))
+        across, up = (own[0] * around[n] + own[1] * around[n + 2] for n in (0, 1))
+        length = hypot(across, up) or 1.0  # of the direction of the text, which may be turned
+        x, y = (x * across + y * up) / length, (y * across - x * up) / length
         height = size * hypot(*own[2:4]) * hypot(*around[2:4])
         is_bold = "bold" in str((font or {}).get("/BaseFont")).lower()
         if text.strip() and isfinite(x + y + height):
@@ -223,9 +226,7 @@ def _text_of(lines: Sequence[Fragment]) -> str:
 
 
 def _parts(pages: Sequence[Sequence[Fragment]]) -> Iterator[str | Passage]:
-    styles = Counter[tuple[int, bool]]()
-    for each in chain(*pages):
-        styles[each.style] += len(each.text)
+    styles = Counter(each.style for each in chain(*pages) for _ in each.text)
     usual = max(styles, key=styles.__getitem__, default=(0, True))
     marked = [s for s in styles if s[0] > LARGE * usual[0] or (s > usual and s[1] > usual[1])]
     levels = {each: "#" * min(n, 6) for n, each in enumerate(sorted(marked, reverse=True), 1)}

@@ -404,6 +404,12 @@ def test_repeated_headers_and_footers_of_a_pdf_are_left_out() -> None:
     )
 
 
+@pytest.mark.parametrize("turn", ["1 0 0 1 0 0", "0 1 -1 0 0 0", "-1 0 0 -1 0 0", "0 -1 1 0 0 0"])
+def test_turned_text_of_a_pdf(turn: str) -> None:
+    lines = placed(50, 600, WIDE) + placed(50, 586, "a long time.") + placed(50, 540, "It ended.")
+    assert markdown_of(f"{turn} cm {lines}") == f"{WIDE} a long time.\n\nIt ended.\n\n"
+
+
 def test_text_at_an_infinite_place_of_a_pdf() -> None:
     far = f"{'9' * 30} 0 0 {'9' * 30} 0 0 cm\n" * 12 + placed(9, 9, "Far away")
     assert read_document("a.pdf", pdf_of(f"q {far} Q\n{placed(50, 700, 'Near')}")).texts() == (
