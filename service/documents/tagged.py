@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from lxml import etree
 
 from service.text.entities import unescaped
-from service.text.html_text import Piece, pieces, without_controls
+from service.text.html_text import pieces, without_controls
 from service.text.letters import has_letters
 from service.text.markup import Kind
 
@@ -206,8 +206,9 @@ class _Reader:
             elif piece.kind is Kind.CLOSE:
                 around.end(piece.name)
             elif piece.name:
-                unit = self._claim(piece, inner)
-                if unit is not None:
+                unit = self.by_id.get(piece.attribute_values().get("id") or "")
+                is_first = unit and unit not in self.found and self.parents[unit] is inner
+                if unit and is_first and piece.name == unit.form.value:
                     self.found[inner].children.append(self._new(unit))
                     inner = unit if unit.form is Form.WORDS else inner
                 if piece.kind is Kind.OPEN:
@@ -217,13 +218,6 @@ class _Reader:
                 self._add_missing(unit)
         self._tidy()
         return self.found[self.root].children
-
-    def _claim(self, tag: Piece, parent: Unit) -> Unit | None:
-        """Returns the source element of a translated element; None if its tag must be left out."""
-        unit = self.by_id.get(tag.attribute_values().get("id") or "")
-        if unit is None or unit in self.found or self.parents[unit] is not parent:
-            return None
-        return unit if tag.name == unit.form.value else None
 
     def _new(self, unit: Unit) -> Unit:
         self.found[unit] = new = replace(unit, children=[])

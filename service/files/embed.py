@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from service.console import console, say, stop
 from service.disk import complete_file
-from service.files.client import Client, Reply, ServerError, in_requests
+from service.files.client import Client, ServerError, in_requests
 from service.files.session import (
     STANDARD_INPUT,
     ApiKey,
+    FileError,
     Models,
     Requests,
     Url,
-    VectorFileError,
     connected,
     count_lines,
     errors_shown,
@@ -122,26 +122,22 @@ class LineEmbedder:
         if not texts:
             return EmbeddedLines(lines, np.zeros((0, 0), np.float32))
         try:
-            reply, vectors = self._request(texts)
+            if self.is_normalized:
+                fields = {"input": texts, "encoding_format": "base64", **self.fields}
+                reply = self.client.send("/v1/embeddings", fields)
+                data = [binascii.a2b_base64(each["embedding"]) for each in reply.value["data"]]
+                vectors = np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1)
+            else:
+                fields = {"inputs": texts, "normalize": False, **self.fields}
+                reply = self.client.send("/embed", fields)
+                vectors = np.array(reply.value, np.float32)
+            vectors = vectors.reshape(len(texts), vectors.shape[1])  # fails for another number
             return EmbeddedLines(lines, vectors, int(reply.headers.get(TRUNCATED_HEADER, 0)))
         except (LookupError, TypeError, ValueError):
             raise ServerError(
                 f"{self.client.url} did not answer with one vector for each text; is it a Regard "
                 "server?"
             ) from None
-
-    def _request(self, texts: Sequence[str]) -> tuple[Reply, Vectors]:
-        if self.is_normalized:
-            fields = {"input": texts, "encoding_format": "base64", **self.fields}
-            reply = self.client.send("/v1/embeddings", fields)
-            data = [binascii.a2b_base64(each["embedding"]) for each in reply.value["data"]]
-            vectors = np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1)
-        else:
-            reply = self.client.send("/embed", {"inputs": texts, "normalize": False, **self.fields})
-            vectors = np.array(reply.value, np.float32)
-        if vectors.ndim != 2 or len(vectors) != len(texts):
-            raise ValueError(f"{vectors.shape} for {len(texts)} texts")
-        return reply, vectors
 
 
 def _write_rows(
@@ -231,12 +227,10 @@ class ParquetFile:
 def vector_file_type(path: Path) -> type[NpyFile] | type[ParquetFile]:
     suffix = path.suffix.lower()
     if suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise VectorFileError(
+        raise FileError(
             f"{path} needs pyarrow, which is not installed: pip install 'regard[parquet]', or "
             "choose a name that ends in .npy"
         )
     if suffix not in (".npy", ".parquet"):
-        raise VectorFileError(
-            f"{path} is no known file of vectors; end its name in .npy or .parquet"
-        )
+        raise FileError(f"{path} is no known file of vectors; end its name in .npy or .parquet")
     return NpyFile if suffix == ".npy" else ParquetFile

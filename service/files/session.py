@@ -36,12 +36,8 @@ ApiKey = Annotated[
 Requests = Annotated[int, typer.Option(min=1, max=64, help="number of requests at a time")]
 
 
-class LineError(Exception):
-    """A line cannot be read. The message names the line."""
-
-
-class VectorFileError(Exception):
-    """A file of vectors cannot be written. The message names the remedy."""
+class FileError(Exception):
+    """A file cannot be read or written. The message names the remedy."""
 
 
 @contextmanager
@@ -73,7 +69,7 @@ def errors_shown(interrupted: str) -> Iterator[None]:
     before = {number: signal.signal(number, _end) for number in ENDING_SIGNALS}
     try:
         yield
-    except (ServerError, ServerStartError, LineError, VectorFileError, OSError) as error:
+    except (ServerError, ServerStartError, FileError, OSError) as error:
         raise stop(str(error)) from error
     except KeyboardInterrupt as error:
         raise stop(interrupted, INTERRUPTED) from error
@@ -123,4 +119,4 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
             message = f"line {number} of {name} is not UTF-8; save the text with the encoding UTF-8"
-            raise LineError(message) from None
+            raise FileError(message) from None
