@@ -27,9 +27,8 @@ class NormPosition(StrEnum):
 
 
 class Activation(StrEnum):
-    """The nonlinearity between the two feed-forward layers, or of a layer after pooling.
+    """GELU_TANH and GELU_SIGMOID are the approximations of GELU by Hendrycks and Gimpel (2016).
 
-    GELU_TANH and GELU_SIGMOID are the approximations of GELU by Hendrycks and Gimpel (2016).
     Marian uses GELU_SIGMOID, which is x · sigmoid(1.702 x).
     """
 
@@ -81,9 +80,6 @@ class AttentionSpec:
 
     If there are fewer heads of keys and values than of queries, several queries share each of them
     (Ainslie et al. 2023, "GQA").
-
-    Raises:
-        UnsupportedModelError: Sizes do not fit together.
     """
 
     heads: int  # of queries (H)
@@ -110,25 +106,19 @@ class AttentionSpec:
             reasons.append(f"relative_buckets is {self.buckets}, not a multiple of 4")
         if self.rope and self.head_dim % 2:
             reasons.append(f"rotary positions need heads of an even size, not {self.head_dim}")
-        if reasons:
-            raise UnsupportedModelError("this configuration", reasons)
+        refuse(reasons)
 
     @classmethod
     def of_width(cls, d_model: int, heads: int, **others: Any) -> "AttentionSpec":
         """Returns attention whose heads divide the width D, each with its own keys and values."""
         if heads < 1 or d_model % heads:
-            reason = f"d_model {d_model} is not a multiple of {heads} heads"
-            raise UnsupportedModelError("this configuration", [reason])
+            refuse([f"d_model {d_model} is not a multiple of {heads} heads"])
         return cls(heads, heads, d_model // heads, **others)
 
 
 @dataclass(frozen=True, slots=True)
 class BlockSpec:
-    """One Transformer layer: its mixer, cross-attention in a decoder, and feed-forward.
-
-    Raises:
-        UnsupportedModelError: A size is below 1.
-    """
+    """One Transformer layer: its mixer, cross-attention in a decoder, and feed-forward."""
 
     d_model: int  # width of the residual stream (D)
     ffn_dim: int  # width between the two feed-forward layers (F)
@@ -145,8 +135,12 @@ class BlockSpec:
     norms_first: bool = True  # whether a pre-norm layer has a norm before its mixer
 
     def __post_init__(self) -> None:
-        if reasons := too_small(self, ["d_model", "ffn_dim"]):
-            raise UnsupportedModelError("this configuration", reasons)
+        refuse(too_small(self, ["d_model", "ffn_dim"]))
+
+
+def refuse(reasons: list[str]) -> None:
+    if reasons:
+        raise UnsupportedModelError("this configuration", reasons)
 
 
 def too_small(config: object, names: Sequence[str]) -> list[str]:
@@ -156,11 +150,7 @@ def too_small(config: object, names: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """The sizes and switches of one encoder-decoder Transformer.
-
-    Raises:
-        UnsupportedModelError: A size is below 1, or sizes do not fit together.
-    """
+    """The sizes and switches of one encoder-decoder Transformer."""
 
     d_model: int  # width of the residual stream (D), a multiple of 2 H
     num_heads: int  # attention heads (H)
@@ -178,9 +168,7 @@ class ModelConfig:
     tied_output: bool = True  # whether the output layer uses the decoder's embedding table
     decoder: DecoderKind = DecoderKind.SSRU
     norm: NormPosition = NormPosition.POST
-    # Whether pre-norm self-attention takes keys and values from the normalized stream.
-    # Marian normalizes only the queries' input.
-    norms_keys: bool = True
+    norms_keys: bool = True  # see BlockSpec
     activation: Activation = Activation.RELU
     has_sinusoids: bool = True  # whether a position table is computed, of the kind `sinusoids`
     sinusoids: Sinusoids = Sinusoids.MARIAN
@@ -210,8 +198,7 @@ class ModelConfig:
                 f"shared embeddings need equal vocabularies, not {self.source_vocab_size} "
                 f"and {self.target_vocab_size} ids"
             )
-        if reasons:
-            raise UnsupportedModelError("this configuration", reasons)
+        refuse(reasons)
 
     @property
     def forbidden_ids(self) -> list[int]:
@@ -259,7 +246,6 @@ class ModelConfig:
 
     @property
     def max_tokens(self) -> int | None:
-        """Returns the number of tokens for which there are positions; None for no limit."""
         return self.max_positions - self.position_offset if self.max_positions else None
 
     def max_target_tokens(self, source_tokens: int) -> int:
@@ -269,11 +255,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class TextEncoderConfig:
-    """One text encoder: its layers, and the tables of its embedding.
-
-    Raises:
-        UnsupportedModelError: There are no layers, or no positions.
-    """
+    """One text encoder: its layers, and the tables of its embedding."""
 
     blocks: tuple[BlockSpec, ...]
     vocab_size: int
@@ -294,8 +276,7 @@ class TextEncoderConfig:
         reasons = too_small(self, ["vocab_size", *(["layers"] if not self.width else [])])
         if self.max_tokens < 1:
             reasons.append(f"{self.max_positions} positions leave no room for a token")
-        if reasons:
-            raise UnsupportedModelError("this configuration", reasons)
+        refuse(reasons)
 
     @property
     def layers(self) -> int:
@@ -311,7 +292,7 @@ class TextEncoderConfig:
 
     @property
     def attention(self) -> AttentionSpec:
-        """Returns the attention of the first layer; all layers have equal heads."""
+        """All layers have equal heads."""
         attention = self.blocks[0].mixer
         assert attention is not None
         return attention
@@ -322,7 +303,6 @@ class TextEncoderConfig:
 
     @property
     def max_tokens(self) -> int:
-        """Returns the number of tokens for which there are positions, special tokens included."""
         return self.max_positions - self.position_offset
 
 
@@ -412,8 +392,7 @@ class EmbeddingConfig:
                 kind = type(module).__name__.removesuffix("Config")
                 reasons.append(f"a {kind} of {inputs} inputs gets vectors of size {width}")
             width = module.outputs if isinstance(module, DenseConfig) else width
-        if reasons:
-            raise UnsupportedModelError("this configuration", reasons)
+        refuse(reasons)
 
     @property
     def pooled_size(self) -> int:

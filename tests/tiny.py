@@ -10,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from model.architectures.embedding import start_token
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import FixedShortlist, Shortlist
 from model.backends.base import ModelRunner, Scores
@@ -126,6 +127,12 @@ class Weights(NamedTuple):
     cross: list[torch.Tensor]  # (B, H, T, S)
 
 
+def decoder_inputs(model: EncoderDecoder, target: torch.Tensor) -> torch.Tensor:
+    """Returns the decoder inputs (B, T) for a target (B, T), shifted right by one."""
+    start = torch.full_like(target[:, :1], start_token(model.config))
+    return torch.cat([start, target[:, :-1]], dim=1)
+
+
 def forced_pass(
     model: EncoderDecoder, source: torch.Tensor, mask: torch.Tensor, target: torch.Tensor
 ) -> torch.Tensor:
@@ -140,7 +147,7 @@ def forced_pass(
     all_rows = torch.arange(rows, device=model.device)
     cache.fill_rows(all_rows, model.decoder.project_cross_kv(memory), mask)
     hidden = []
-    for tokens in torch.split(model.decoder_inputs(target), 1, dim=1):
+    for tokens in torch.split(decoder_inputs(model, target), 1, dim=1):
         hidden.append(decode_step(model.decoder, cache, tokens, (length, width)))
         cache.advance(rows)
     return model.decoder.logits(torch.stack(hidden, dim=1))

@@ -72,21 +72,13 @@ class Embedding(nn.Module):
     def forward(
         self, tokens: Tensor, positions: Tensor, max_position: int, kernels: RowKernels = PLAIN
     ) -> Tensor:
-        """Returns the embeddings (B, T, D) of tokens at positions.
-
-        Args:
-            tokens: Ids (B, T). The token vector of NO_TOKEN is zero.
-            positions: Positions (B, T), from 0.
-            max_position: Largest position that `positions` may contain.
-            kernels: Kernels that compute the embeddings. An int8 model does not use them.
-        """
+        """Returns the embeddings (B, T, D); no position is larger than `max_position`."""
         if self.quantized is not None or not self.config.has_sinusoids:
             return self.parts(tokens, positions, max_position).embedded
         self.ensure_length(max_position)
         return kernels.embed(tokens, positions, self.weight, self.table, self.scale)
 
     def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
-        """Returns the embeddings and their summands; the arguments are those of `forward`."""
         vectors = scaled(self._vectors(tokens.clamp_min(0)), tokens, self.scale)
         position = self._position(positions, max_position)
         embedded = vectors if position is None else vectors + position
@@ -119,10 +111,7 @@ class Embedding(nn.Module):
 
 
 def sinusoid_table(length: int, d_model: int, convention: Sinusoids) -> Tensor:
-    """Returns position embeddings (length, d_model), float32.
-
-    Source: Vaswani et al. 2017, section 3.5; marian-dev, src/graph/node_initializers.cpp.
-    """
+    """Source: Vaswani et al. 2017, section 3.5; marian-dev, src/graph/node_initializers.cpp."""
     n = d_model // 2
     divisor = n - 1 if convention is Sinusoids.MARIAN else n
     frequencies = 10000.0 ** (-torch.arange(n, dtype=torch.float64) / divisor)
@@ -158,10 +147,7 @@ class TextEmbedding(nn.Module):
         return self.tokens.device
 
     def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
-        """Returns the embeddings (B, S, D) of ids (B, S), and their summands.
-
-        The positions (B, S) are counted from 0 in each text. The token's vector includes type 0.
-        """
+        # The vector of a token includes type 0.
         x = F.embedding(tokens, self.tokens)
         if self.scale != 1.0:
             x = x * self.scale

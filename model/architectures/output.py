@@ -14,10 +14,7 @@ NEVER = float("-inf")
 
 
 class FullOutput:
-    """Computes logits of the whole vocabulary, or of the same sorted ids for every row.
-
-    Column i of the logits belongs to id i, or to the id `ids[i]`.
-    """
+    """Computes logits of the whole vocabulary, or of the same sorted `ids` for every row."""
 
     def __init__(
         self, decoder: Decoder, forbidden: list[int], multiple: int = 1, ids: Ids | None = None
@@ -45,8 +42,7 @@ class FullOutput:
     def move(self, source: list[int], target: list[int]) -> None:
         """Moves the state of row source[i], if rows have any, to row target[i]."""
 
-    def leave(self, row: int) -> None:
-        """Frees the row."""
+    def leave(self, row: int) -> None: ...
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns float32 logits (B, U), for hidden states (B, D) of the first B rows."""
@@ -57,15 +53,11 @@ class FullOutput:
         torch.addmm(self.bias, hidden, self.weight.t(), out=logits)
 
     def token_ids(self, columns: Ids) -> Ids:
-        """Returns the vocabulary ids of these columns of the logits."""
         return columns if self.ids is None else self.ids[columns]
 
 
 def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
-    """Forces the first tokens: in rows at position 0, masks all ids but the one in `first_ids`.
-
-    The logits are changed in place.
-    """
+    """Masks all ids but the one in `first_ids` in rows at position 0."""
     columns = first_ids.clamp_min(0)[:, None]  # (B, 1)
     kept = logits.gather(1, columns)  # the only finite logit of a masked row
     logits.masked_fill_(((positions == 0) & (first_ids >= 0))[:, None], NEVER)
@@ -119,7 +111,6 @@ class ShortlistOutput(FullOutput):
         self.row_ids[row] = np.empty(0, np.int64)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Returns logits (B, U); ids outside a row's own shortlist have logits of -inf."""
         size = len(self.ids)
         scales = None if self.union_scales is None else self.union_scales[:size]
         union = self.union_weight[:size], scales, self.union_bias[:size]

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.architectures.embedding import Embedding, start_token
+from model.architectures.embedding import Embedding
 from model.architectures.stack import Stack
 from model.config import ModelConfig
 from model.layers.attention import MultiHeadAttention
@@ -38,7 +38,6 @@ class Decoder(Stack):
 
     @property
     def output_weight(self) -> Tensor:
-        """Returns the weight (V, D) of the output layer: floats, or integers after `quantize`."""
         if self.int8_output is not None:
             return self.int8_output.weight
         return self.embedding.weight if self.untied_weight is None else self.untied_weight
@@ -75,21 +74,16 @@ class Decoder(Stack):
     def multiply(
         self, hidden: Tensor, weight: Tensor, scales: Tensor | None, bias: Tensor
     ) -> Tensor:
-        """Returns float32 logits (..., U) of hidden states (..., D), for all or some ids.
-
-        `weight` (U, D) has these rows of `output_weight` or `pad_output`. An int8 weight has one
-        scale for each row (U).
-        """
+        """Returns float32 logits (..., U) of hidden states (..., D), for rows of the weight."""
         if self.int8_output is not None and scales is not None:
             return self.int8_output.multiply(hidden, weight, scales, bias)
         return F.linear(hidden, weight, bias).float()
 
     def project_cross_kv(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Returns each layer's cross-attention keys and values (B, H, S, K) of memory (B, S, D)."""
+        """Returns each layer's keys and values (B, H, S, K)."""
         return [layer.cross_attention.project_key_value(memory) for layer in self.blocks]
 
     def logits_of(self, hidden: Tensor, ids: Tensor) -> Tensor:
-        """Returns float32 logits (B, U) of some vocabulary ids (U) for hidden states (B, D)."""
         bias = self.output_bias[ids]
         if self.int8_output is None:
             return self.multiply(hidden, self.output_weight[ids], None, bias)
@@ -97,14 +91,13 @@ class Decoder(Stack):
         return self.multiply(hidden, rows, scales, bias)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Returns float32 logits (..., V) for hidden states (..., D)."""
         parts = self.output_weight, self.output_scales, self.output_bias
         flat = self.multiply(hidden.flatten(0, -2), *parts)
         return flat.view(*hidden.shape[:-1], -1)
 
 
 class EncoderDecoder(nn.Module):
-    """A translation model: its config gives the sizes, and a checkpoint fills the weights."""
+    """A translation model."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -119,7 +112,6 @@ class EncoderDecoder(nn.Module):
         self.share_embeddings()
 
     def share_embeddings(self) -> None:
-        """Gives the decoder the matrix of tokens of the encoder, if both sides share it."""
         if self.config.shared_embeddings:
             self.decoder.embedding.weight = self.encoder.embedding.weight
 
@@ -130,8 +122,3 @@ class EncoderDecoder(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         return self.decoder.output_bias.dtype
-
-    def decoder_inputs(self, target: Tensor) -> Tensor:
-        """Returns the decoder inputs (B, T) for a target (B, T), shifted right by one."""
-        start = torch.full_like(target[:, :1], start_token(self.config))
-        return torch.cat([start, target[:, :-1]], dim=1)

@@ -18,7 +18,7 @@ Ids = NDArray[np.int64]
 
 
 class FixedShortlist:
-    """Gives every sentence the same candidates, which are sorted ids."""
+    """Gives every sentence the same sorted candidates."""
 
     def __init__(self, candidates: NDArray[np.int32]) -> None:
         self.candidates = candidates

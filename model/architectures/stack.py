@@ -15,10 +15,7 @@ from model.layers.sublayers import final_norm
 
 
 class Stack(nn.Module):
-    """An embedding, layers and a final norm.
-
-    The final norm turns the output of the last layer into the hidden states.
-    """
+    """An embedding, layers and a final norm."""
 
     embedding: Embedding | TextEmbedding
 

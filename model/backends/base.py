@@ -6,7 +6,7 @@ rows 0 to n - 1.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 
@@ -31,7 +31,6 @@ class Scores:
 
     @classmethod
     def of_columns(cls, log_probs: Tensor, ids: Ids) -> "Scores":
-        """Returns scores (k, U) whose columns have the same ids (U) in all rows."""
         return cls(log_probs, np.broadcast_to(ids, log_probs.shape))
 
 
@@ -39,8 +38,8 @@ class Scores:
 class Continuations:
     """The best continuations of one search: at most 2k for k live hypotheses, best first.
 
-    A continuation is a live hypothesis, which can still get tokens, plus one token. `totals` are
-    sums of log-probabilities, -inf in an unused entry. `parents` are rows of the search.
+    `totals` are sums of log-probabilities, -inf in an unused entry. `parents` are rows of the
+    search.
     """
 
     totals: list[float]
@@ -49,7 +48,6 @@ class Continuations:
 
     @classmethod
     def of_scores(cls, scores: Scores, totals: list[float]) -> "Continuations":
-        """Returns the best continuations, given the sum of log-probabilities of each hypothesis."""
         rows, width = scores.log_probs.shape
         sums = scores.log_probs.double().cpu() + torch.tensor(totals, dtype=torch.float64)[:, None]
         best = sums.flatten().topk(min(2 * rows, sums.numel()))
@@ -74,13 +72,9 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class DecodeStep:
-    """The tokens of one call of `ModelRunner.decode`, which the device may still be computing.
+    """One call of `ModelRunner.decode`; `wait` blocks until the device has computed its output."""
 
-    The call decodes `num_tokens` tokens per row. `wait` returns the output, and blocks until the
-    device has computed it.
-    """
-
-    num_tokens: int
+    num_tokens: int  # of each row
     wait: Callable[[], Decoded]
 
 
@@ -116,15 +110,25 @@ class ModelRunner(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Frees every row. Call it after an error in the middle of a step."""
+        """Frees every row."""
 
-    @abstractmethod
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         """Encodes sequences and assigns `beam_size` rows to each, from the free row `row` on.
 
-        The sequences are in ascending order of the lengths of their sources. The result has the
-        statistics of each batch that the encoder computed.
+        The sources are in ascending order of their lengths.
         """
+        stats = []
+        for group in self.groups(sequences):
+            stats.append(self.encode(row, group))
+            row += sum(sequence.options.beam_size for sequence in group)
+        return stats
+
+    def groups(self, sequences: SequenceOf[Sequence]) -> Iterable[list[Sequence]]:
+        """Returns the sequences in groups that are encoded together."""
+        raise NotImplementedError
+
+    def encode(self, row: int, group: list[Sequence]) -> BatchStats:
+        raise NotImplementedError
 
     @abstractmethod
     def decode(
@@ -140,9 +144,8 @@ class ModelRunner(ABC):
         Args:
             rows: Number of rows in use.
             scored: Groups of rows that need log-probabilities; empty with `searches_apart`.
-            remaining: Number of tokens that each row may still get (B,). The tokens of pending
-                calls are already subtracted. In a call that decodes several tokens, a row ends
-                after this number of tokens, or at EOS.
+            remaining: Number of tokens that each row may still get (B,), after pending calls. A row
+                ends after this number of tokens, or at EOS.
             max_tokens: Maximum number of tokens that this call decodes per row, at least 1.
         """
 
@@ -154,15 +157,8 @@ class ModelRunner(ABC):
         After each token, the k rows of a search continue with its k best continuations that do
         not end in EOS. If there are only j < k of these, the other k - j rows repeat the best one
         with a total of -inf. If all continuations end in EOS, each row gets the hypothesis of the
-        first row, followed by EOS, with a total of -inf.
-
-        Args:
-            groups: Row numbers of each search.
-            totals: Sum of the log-probabilities of the hypothesis in each of these rows.
-            steps: Number of tokens, at least 1. No row may exceed its length limit.
-
-        Returns:
-            For each token, the best continuations of each search.
+        first row, followed by EOS, with a total of -inf. No row may exceed its length limit. The
+        result has the best continuations of each search after each token.
         """
         raise NotImplementedError  # only runners with `searches_apart` have searches
 
@@ -170,9 +166,8 @@ class ModelRunner(ABC):
         """Returns the cross-attention weights of a row's decode steps, (tokens, source tokens).
 
         They are the weights of `aligning_head` in `aligning_layer` of the config, or the mean over
-        all heads if `aligning_head` is None. The row has decoded `tokens` tokens, and the options
-        of its sequence ask for attention. The result is None if the runner records no weights, as
-        fused attention has none.
+        all heads if `aligning_head` is None. The result is None if the runner records no weights,
+        as fused attention has none.
         """
         return None
 
@@ -184,9 +179,8 @@ class ModelRunner(ABC):
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
         """Copies rows: row target[i] gets the state that row source[i] had before the call.
 
-        No row is in `target` twice. `is_same_source` says that row source[i] and row target[i]
-        translate the same sentence, as when a beam search reorders its rows. The cross-attention
-        state is then the same.
+        No row is in `target` twice. With `is_same_source`, both rows translate the same sentence,
+        and have the same cross-attention state.
         """
 
     @abstractmethod

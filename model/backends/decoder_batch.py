@@ -96,16 +96,11 @@ class TargetBatch(PackedBatch):
 
 
 class StepBatch(LayerBatch):
-    """The present token of each of the first rows of a cache.
+    """The present token (B, 1) of each of the first rows of a cache.
 
-    Args:
-        decoder: The decoder.
-        cache: State of the rows; its positions are those of the tokens.
-        tokens: Ids (B, 1).
-        widths: Numbers of target and source positions (L and S) of the longest rows, or more. The
-            target includes the present token.
-        kernels: Kernels that read the number of keys of each row. Without them, biases exclude
-            padding and later positions.
+    `widths` are at least the largest numbers of target and source positions (L and S), the present
+    token included. `kernels` read the number of keys of each row. Without them, biases exclude
+    padding and later positions.
     """
 
     sublayers = 2
@@ -198,8 +193,5 @@ def decode_step(
     widths: tuple[int, int],
     kernels: RowKernels | None = None,
 ) -> Tensor:
-    """Returns the hidden states (B, D) of the present tokens (B, 1); see StepBatch.
-
-    The caller then advances the positions with `DecodingCache.advance`.
-    """
+    """Returns the hidden states (B, D) of the present tokens; does not advance the positions."""
     return run_whole(StepBatch(decoder, cache, tokens, widths, kernels))

@@ -45,9 +45,9 @@ class LayerBatch(ABC):
 
     Tokens are numbered consecutively over all texts. The tokens of a text attend only to each
     other, or to those of its source. The hidden states of a text therefore do not depend on the
-    rest of the batch. `project`, `attend` and `feed_forward` each compute a part of a layer, for
-    `count` tokens from number `first` on. The sublayers before feed-forward are numbered over all
-    layers. A layer has one of them, the mixer, or a second one for cross-attention.
+    rest of the batch. A part of a layer is computed for `count` tokens from number `first` on. The
+    sublayers before feed-forward are numbered over all layers: a layer has a mixer, and it may have
+    cross-attention.
     """
 
     sublayers = 1  # of each layer, before feed-forward
@@ -58,11 +58,10 @@ class LayerBatch(ABC):
 
     @abstractmethod
     def project(self, sublayer: int, first: int, count: int) -> None:
-        """Computes queries, keys and values. Call it for all tokens before `attend`."""
+        """Computes queries, keys and values, of all tokens before `attend`."""
 
     @abstractmethod
-    def attend(self, sublayer: int, first: int, count: int) -> None:
-        """Computes the sublayer from queries, keys and values."""
+    def attend(self, sublayer: int, first: int, count: int) -> None: ...
 
     @abstractmethod
     def feed_forward(self, layer: int, first: int, count: int) -> None: ...
@@ -72,10 +71,7 @@ class LayerBatch(ABC):
         """Returns the hidden states (N, D) after the last layer."""
 
     def read_texts(self) -> list[HiddenTexts]:
-        """Returns the hidden states of the texts, in order, after the last layer.
-
-        Adjacent texts of one length come together, which saves most of the time of their pooling.
-        """
+        """Returns adjacent texts of one length together, which saves time in their pooling."""
         hidden = self.read()
         return [
             HiddenTexts(
@@ -89,15 +85,7 @@ class LayerBatch(ABC):
 def run_layers(
     batch: LayerBatch, slice_tokens: int, last: int | None = None, observe: Observe | None = None
 ) -> Slices[None]:
-    """Runs a batch through its layers.
-
-    Args:
-        batch: The batch.
-        slice_tokens: Largest number of tokens in one slice, if the batch can be sliced.
-        last: Number of the last sublayer to run; of this sublayer, only queries, keys and values
-            are computed. If `last` is None, all layers run.
-        observe: Observes each sublayer after its queries, keys and values are computed.
-    """
+    """Runs a batch up to the queries, keys and values of sublayer `last`; None means all layers."""
     most = slice_tokens if batch.can_slice else batch.num_tokens
     parts = equal_parts(batch.num_tokens, most)
     for sublayer in range(batch.num_layers * batch.sublayers):
@@ -119,7 +107,6 @@ def run_layers(
 
 
 def run_whole(batch: LayerBatch) -> Tensor:
-    """Runs a batch in one go, and returns its hidden states (N, D)."""
     for _ in run_layers(batch, batch.num_tokens):
         pass
     return batch.read()
@@ -197,7 +184,6 @@ class PackedBatch(LayerBatch):
         return self.stack.embedding.parts(self.tokens, self.positions, self.longest - 1)
 
     def embedded(self) -> Iterator[TokenParts]:
-        """Returns the input (1, S, D) of the first layer and its summands, for each segment."""
         return self._parts().split(self.segments)
 
     def project(self, sublayer: int, first: int, count: int) -> None:
@@ -237,12 +223,11 @@ class PackedBatch(LayerBatch):
         return self.layers[site.layer].attention(site.kind is AttentionKind.CROSS)
 
     def rest(self, sublayer: int, text: int) -> LayerRest:
-        """Returns the rest of a text's layer after an attention sublayer."""
         _, residual = self.attention(sublayer)
         return LayerRest.of_layer(residual, self.layers[sublayer // self.sublayers])
 
     def projected(self, sublayer: int) -> Iterator[ProjectedHeads]:
-        """Yields queries, keys and values of each segment in the sublayer computed last."""
+        """Yields those of each segment in the sublayer computed last."""
         module, _ = self.attention(sublayer)
         query, key, value = (each[0] for each in self.heads)
         for number, (own, keys) in enumerate(zip(self.segments, self.attended, strict=True)):
@@ -251,7 +236,6 @@ class PackedBatch(LayerBatch):
             yield ProjectedHeads(*heads, bias, module, self.x[0, own], rest)
 
     def _text_bias(self, query: Tensor, key: Tensor) -> Tensor | None:
-        """Returns the bias of a text's scores, as `ProjectedHeads` describes it."""
         bias = self._bias(query[None], key[None], 0, key.shape[1])
         if bias is None:
             return None
@@ -302,7 +286,7 @@ def segments(lengths: Sequence[int]) -> list[slice]:
 def packed_tokens(
     sequences: Sequence[list[int]], padding: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Returns ids and positions (1, N) of packed texts, with `padding` tokens at the end."""
+    """Returns ids and positions (1, N), with `padding` tokens at the end."""
     texts = [*sequences, [0] * padding]
     numbers = [chain.from_iterable(texts), chain.from_iterable(range(len(ids)) for ids in texts)]
     ids, positions = (upload([*each], device)[None] for each in numbers)
@@ -310,7 +294,6 @@ def packed_tokens(
 
 
 def groups(lengths: Sequence[int], is_single: bool = False) -> Iterator[Group]:
-    """Yields the groups of adjacent texts of equal length; with `is_single`, one group per text."""
     number = first = 0
     keys = [(length, index if is_single else 0) for index, length in enumerate(lengths)]
     for (length, _), texts in groupby(keys):
@@ -320,10 +303,7 @@ def groups(lengths: Sequence[int], is_single: bool = False) -> Iterator[Group]:
 
 
 def put(whole: Tensor | None, part: Tensor, first: int, size: int, dim: int) -> Tensor:
-    """Puts a part at index `first` of dimension `dim` of a tensor, which has `size` entries there.
-
-    If `whole` is None, a new tensor receives the part. A part of the whole size itself is returned.
-    """
+    """Puts a part at index `first` of dimension `dim`, which has `size` entries."""
     if part.shape[dim] == size:
         return part
     if whole is None:
@@ -354,8 +334,7 @@ def attend_without(
     """Returns the weighted values (1, H, T, K) of some tokens while parts are switched off.
 
     If nothing is switched off for a token in a head, the token's values in this head have the same
-    bits as without a knock-out. `first` is the position of the first token in the sentence. Keys
-    and values are (1, H, S, K).
+    bits as without a knock-out. `first` is the position of the first token in the sentence.
     """
     if off is not None and off.uniform:
         query, bias = without_preference(off.uniform, query, key, bias)
@@ -417,9 +396,8 @@ class PaddedBatch(LayerBatch):
     """Texts that are padded to one length; every call computes all tokens.
 
     The shapes depend only on the number of texts and on the padded length, as CUDA graphs require.
-    `source` has the ids (B, S), and `mask` (B, S) is True on tokens and False on padding.
-    `read_texts` needs the `lengths`. With them, padding tokens get no larger position than the last
-    token of the longest text. The position table of a text encoder may end there.
+    `source` and `mask` are (B, S). `read_texts` needs the `lengths`. With them, padding tokens get
+    no larger position than the longest text has, where the position table of an encoder may end.
     """
 
     can_slice = False
@@ -474,10 +452,7 @@ def pads_on(device: torch.device) -> bool:
 
 
 def begin_batch(encoder: Stack, sequences: Sequence[list[int]]) -> LayerBatch:
-    """Returns a batch of texts, padded on a GPU and packed on a CPU.
-
-    On a GPU, the attention of each group of equally long texts would take a launch of its own.
-    """
+    # On a GPU, the attention of each group of a packed batch would take a launch of its own.
     if pads_on(encoder.device):
         return padded_batch(encoder, sequences)
     return PackedBatch(encoder, sequences)
@@ -497,5 +472,5 @@ def padded_batch(encoder: Stack, sequences: Sequence[list[int]]) -> PaddedBatch:
 
 
 def encode_padded(encoder: Stack, source: Tensor, mask: Tensor) -> Tensor:
-    """Returns the hidden states (B, S, D) of padded texts, given their ids and mask (B, S)."""
+    """Returns the hidden states (B, S, D) of ids (B, S)."""
     return run_whole(PaddedBatch(encoder, source, mask)).view(*source.shape, -1)

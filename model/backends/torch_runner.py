@@ -63,11 +63,8 @@ class TorchRunner(ModelRunner):
         self.clear()
 
     def clear(self) -> None:
-        """Clears every row.
-
-        The cache stays, because a second one beside it might not fit into the memory. A sentence
-        that enters a row overwrites or masks the state that the row had before.
-        """
+        # The cache stays, because a second one beside it might not fit into the memory. A sentence
+        # that enters a row overwrites or masks the state that the row had before.
         rows = len(self.cache.positions)
         self.cache.positions.zero_()
         forbidden = self.config.forbidden_ids
@@ -82,14 +79,7 @@ class TorchRunner(ModelRunner):
         self.widths = np.zeros(rows, np.int64)
         self.lengths = np.zeros(rows, np.int64)
 
-    def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        stats = []
-        for group in self._groups(sequences):
-            stats.append(self._encode(row, group))
-            row += sum(sequence.options.beam_size for sequence in group)
-        return stats
-
-    def _groups(self, sequences: SequenceOf[Sequence]) -> list[list[Sequence]]:
+    def groups(self, sequences: SequenceOf[Sequence]) -> list[list[Sequence]]:
         groups: list[list[Sequence]] = []
         for sequence in sequences:
             width = round_up(len(sequence.source))
@@ -101,7 +91,7 @@ class TorchRunner(ModelRunner):
                 groups.append([sequence])
         return groups
 
-    def _encode(self, row: int, group: list[Sequence]) -> BatchStats:
+    def encode(self, row: int, group: list[Sequence]) -> BatchStats:
         lengths = torch.tensor([len(sequence.source) for sequence in group])
         width = round_up(int(lengths.max()))
         source = torch.full((len(group), width), self.config.eos_id)

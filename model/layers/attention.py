@@ -35,7 +35,7 @@ Bias = Tensor | RowLengths
 
 
 def mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns the additive form of a mask: 0 where the mask is True (attend), else -inf."""
+    """Returns 0 where the mask is True (attend), else -inf."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(
         ~mask, float("-inf")
     )
@@ -44,15 +44,10 @@ def mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
 def attention(query: Tensor, key: Tensor, value: Tensor, bias: Bias | None = None) -> Tensor:
     """Returns softmax(query · keyᵀ / sqrt(K) + bias) · value, of shape (..., T, K).
 
-    On a CPU, the explicit form computes a single query (T = 1). For 64 rows of 8 heads and 32 keys,
-    it takes 235 µs, and PyTorch's fused kernel takes 322 µs. Also, padding of the keys does not
-    change the bits of its result. On a GPU, it would need five launches, and the fused kernel one.
-
-    Args:
-        query: (..., T, K). Keys and values are (..., S, K).
-        bias: Term added to the scores, broadcast to (..., T, S); -inf excludes a key. With
-            RowLengths, each row must have one query. If the RowLengths has `new`, the new keys and
-            values are written to `key` and `value`.
+    A bias (..., T, S) of -inf excludes a key. On a CPU, the explicit form computes a single query.
+    For 64 rows of 8 heads and 32 keys, it takes 235 µs, and PyTorch's fused kernel takes 322 µs.
+    Also, padding of the keys does not change the bits of its result. On a GPU, it would need five
+    launches, and the fused kernel one.
 
     Source: Vaswani et al. 2017, equation 1.
     """
@@ -64,7 +59,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, bias: Bias | None = Non
 
 
 def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Returns the weights softmax(query · keyᵀ / sqrt(K) + bias), (..., T, S); see `attention`."""
+    """Returns the weights (..., T, S) of `attention`."""
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)  # (..., T, S)
     if bias is not None:
         scores = scores + bias
@@ -74,9 +69,7 @@ def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None = None) ->
 class MultiHeadAttention(nn.Module):
     """Multi-head attention; each of the H heads has a contiguous slice of K dimensions.
 
-    Keys and values are projected by a separate method, because a decoder projects the encoder
-    output of a sentence only once. The decoder then caches the keys and values. If several heads
-    share keys and values, these are repeated, so that all tensors have H heads.
+    If several heads share keys and values, these are repeated, so that all tensors have H heads.
     """
 
     def __init__(self, d_model: int, spec: AttentionSpec) -> None:
@@ -129,10 +122,7 @@ class MultiHeadAttention(nn.Module):
     def project_key_value(
         self, memory: Tensor, turn: Rotations | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Returns keys and values, each (B, H, S, K), for the attended memory (B, S, D).
-
-        The decoder of an int8 model rounds them to half precision, as native code stores them so.
-        """
+        # The decoder of an int8 model rounds to half precision, as native code stores it so.
         if self.fused is None:
             key, value = self._keys_and_values(self.key(memory), self.value(memory), turn)
             if self.rounds_to_half:
@@ -163,7 +153,6 @@ class MultiHeadAttention(nn.Module):
         return key, value
 
     def forward(self, heads: Heads, bias: Bias | None) -> Tensor:
-        """Returns the output (B, T, D) for queries, keys and values."""
         return self.merge(attention(*heads, bias))
 
     def merge(self, heads: Tensor) -> Tensor:

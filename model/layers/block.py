@@ -45,7 +45,6 @@ class Block(nn.Module):
         return module.project(inner, residual.key_value_input(x, inner), positions)
 
     def project_cross(self, x: Tensor, memory: Tensor) -> Heads:
-        """Returns queries for x (B, T, D), and keys and values for the memory (B, S, D)."""
         query = self.cross_attention.project_query(self.cross_residual.before(x))
         return (query, *self.cross_attention.project_key_value(memory))
 
@@ -55,5 +54,4 @@ class Block(nn.Module):
         return y
 
     def add_feed_forward(self, x: Tensor) -> Tensor:
-        """Returns x (B, T, D) after the feed-forward sublayer."""
         return self.feed_forward_residual.after(x, self.run_feed_forward(x))

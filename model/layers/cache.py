@@ -54,8 +54,8 @@ class DecodingCache:
     def fill_rows(self, rows: Tensor, memory: list[tuple[Tensor, Tensor]], mask: Tensor) -> None:
         """Starts a new sentence in each of these rows (B).
 
-        `memory` has the cross-attention keys and values (B, H, S, K) of each layer. `mask` (B, S)
-        is True on source tokens and False on padding.
+        `memory` has the cross-attention keys and values (B, H, S, K) of each layer. `mask` is
+        (B, S).
         """
         width = mask.shape[1]
         for layer, (key, value) in enumerate(memory):

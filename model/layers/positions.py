@@ -76,9 +76,9 @@ def bucket_table(length: int, buckets: int, max_distance: int, device: torch.dev
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """Returns a slope for each head: a geometric sequence, if the number of heads is a power of 2.
+    """Returns a geometric sequence, of a power of 2 of heads.
 
-    For other numbers, every second slope of a sequence of twice the length fills the rest.
+    Every second slope of a sequence of twice the length fills the rest.
 
     Source: Press et al. 2022, "Train Short, Test Long", section 3.
     """
@@ -115,7 +115,6 @@ class RelativeBias(nn.Module):
         self.max_distance, self.is_causal = spec.max_distance, spec.is_causal
 
     def forward(self, length: int) -> Tensor:
-        """Returns the bias by distance of texts of up to `length` tokens."""
         distances = torch.arange(1 - length, length, device=self.weight.device)
         return F.embedding(self._bucket(distances), self.weight).T.contiguous()
 

@@ -28,8 +28,8 @@ class RowKernels:
     ) -> Tensor:
         """Returns (B, T, D): the tokens' vectors times `scale`, plus the positions' vectors.
 
-        The vector of a negative id in `tokens` (B, T) is zero. `weight` (V, D) has the vectors of
-        all ids, and `table` (L, D) those of all positions. T is 1 in a decode step.
+        The vector of a negative id is zero. `weight` is (V, D), and `table` (L, D). T is 1 in a
+        decode step.
         """
         vectors = F.embedding(tokens.clamp_min(0), weight)
         return scaled(vectors, tokens, scale) + F.embedding(positions, table)
@@ -57,7 +57,7 @@ class RowKernels:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
-        """Returns the sum of x and y (B, T, D), and the layer norm of the sum (B, T, D)."""
+        """Returns the sum of x and y (B, T, D), and its norm."""
         total = x + y
         return total, norm(total)
 

@@ -69,22 +69,17 @@ class Residual(nn.Module):
         self.output_norm = new_norm(spec.d_model, spec.norm) if is_both else None
 
     def before(self, x: Tensor) -> Tensor:
-        """Returns the input of the sublayer for the residual stream x."""
         y: Tensor = self.norm(x) if self.is_pre else x
         return y
 
     def key_value_input(self, x: Tensor, inner: Tensor) -> Tensor:
-        """Returns the input of the key and value projections of self-attention.
-
-        In a pre-norm layer, Marian normalises only the input of the query projection. Other
-        families also normalise the input of the key and value projections.
+        """Returns x where only the input of the query projection is normalised, as in Marian.
 
         Source: marian-dev, src/models/transformer.h, LayerAttention, `preProcess`.
         """
         return inner if self.norms_keys else x
 
     def after(self, x: Tensor, y: Tensor) -> Tensor:
-        """Returns the new residual stream for the stream x and the sublayer output y."""
         if self.output_norm is not None:
             y = self.output_norm(y)
         z: Tensor = x + y if self.is_pre else self.norm(x + y)
@@ -128,7 +123,7 @@ class SSRU(nn.Module):
         self.forget = nn.Linear(d_model, d_model)
 
     def gates(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns forget gates f and updates (1 - f) * W x, each (B, T, D), for x (B, T, D)."""
+        """Returns forget gates f and updates (1 - f) * W x, each (B, T, D)."""
         forget = torch.sigmoid(self.forget(x))  # (B, T, D)
         return forget, (1 - forget) * self.update(x)
 

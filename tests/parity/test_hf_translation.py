@@ -31,7 +31,7 @@ from model.checkpoints.build import family_of, new_engine
 from model.checkpoints.families.hf_weights import load_weights
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from tests.hf_files import randomize
-from tests.tiny import forced_pass, forced_weights, pad, translate
+from tests.tiny import decoder_inputs, forced_pass, forced_weights, pad, translate
 
 LANGUAGES = [60, 61, 62]
 
@@ -163,7 +163,7 @@ def test_encoder_states_forced_logits_and_attention_are_the_same(models: Models)
     expected = theirs(
         input_ids=source,
         attention_mask=mask.long(),
-        decoder_input_ids=ours.decoder_inputs(target),
+        decoder_input_ids=decoder_inputs(ours, target),
         output_attentions=True,
     )
     memory = encode_padded(ours.encoder, source, mask)

@@ -27,7 +27,7 @@ from model.errors import (
 )
 from model.sequence import EngineLimits
 from tests.hf_files import SENTENCE, TARGET_TEXT, write_marian
-from tests.tiny import forced_pass, greedy_ids, pad
+from tests.tiny import decoder_inputs, forced_pass, greedy_ids, pad
 from tests.tiny_text import change_json, save_pickled_shards, save_shards, write_json
 
 CPU = torch.device("cpu")
@@ -90,7 +90,7 @@ def assert_same_logits(theirs: Any, model: EncoderDecoder, targets: list[list[in
         expected = theirs(
             input_ids=source,
             attention_mask=mask.long(),
-            decoder_input_ids=model.decoder_inputs(target),
+            decoder_input_ids=decoder_inputs(model, target),
         ).logits
         logits = forced_pass(model, source, mask, target)
     assert logits.shape == (2, 3, model.config.target_vocab_size)

@@ -167,11 +167,8 @@ def native_shortlist(shortlist: AnyShortlist | None) -> ShortlistSpec:
 class NativeRunner(ModelRunner):
     """Encodes sequences without padding, and decodes several tokens per row in one call.
 
-    Args:
-        model: Int8 model on the CPU; `can_serve` must be true for its config.
-        limits: Limits of the batch.
-        shortlist: Candidate ids of each sentence; None for the whole vocabulary.
-        library: Build of the native code; None for the best build that this processor can run.
+    The int8 model is on the CPU, and `can_serve` is true for its config. A `library` of None stands
+    for the best build that this processor can run.
     """
 
     tokens_per_call = TOKENS_PER_CALL
@@ -206,21 +203,7 @@ class NativeRunner(ModelRunner):
         self.tokens = np.full(rows, NO_TOKEN, np.int32)
         self.sources: list[list[int]] = [[]] * rows
 
-    def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        """Encodes sequences, as many per native call as the limit of tokens allows.
-
-        The encoding of a finished sequence stays in memory until a new sequence takes its place.
-        If an equal sequence comes before that, it is not encoded again. For example, the server
-        decodes a sentence again if a guard (`service.tasks.translation.guards`) rejects its
-        translation. For one client, this second decoding takes about a fifth less time.
-        """
-        stats = []
-        for group in self._groups(sequences):
-            stats.append(self._encode(row, group))
-            row += sum(sequence.options.beam_size for sequence in group)
-        return stats
-
-    def _groups(self, sequences: SequenceOf[Sequence]) -> Iterator[list[Sequence]]:
+    def groups(self, sequences: SequenceOf[Sequence]) -> Iterator[list[Sequence]]:
         group: list[Sequence] = []
         tokens, limit = 0, min(self.limits.max_batch_tokens, ENCODE_TOKENS)
         for sequence in sequences:
@@ -231,7 +214,11 @@ class NativeRunner(ModelRunner):
             tokens += len(sequence.source)
         yield group
 
-    def _encode(self, row: int, group: list[Sequence]) -> BatchStats:
+    def encode(self, row: int, group: list[Sequence]) -> BatchStats:
+        # The encoding of a finished sequence stays in memory until a new sequence takes its place.
+        # If an equal sequence comes before that, it is not encoded again, such as when a guard
+        # (`service.tasks.translation.guards`) rejects a translation. For one client, the second
+        # decoding then takes about a fifth less time.
         sources = [sequence.source for sequence in group]
         lengths, tokens = int32([len(s) for s in sources]), int32(np.concatenate(sources))
         copies = int32([sequence.options.beam_size for sequence in group])

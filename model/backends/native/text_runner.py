@@ -36,12 +36,9 @@ In all-MiniLM-L6-v2 this memory is 20 kB per token.
 
 
 class NativeTextEncoder(NativeModel):
-    """A native encoder that reads the weights of a PyTorch encoder in place.
+    """A native encoder that reads the weights of an int8 PyTorch encoder in place.
 
-    Args:
-        encoder: Int8 encoder on the CPU; `can_serve` must be true for its config. The matrices of
-            the encoder are replaced by packed matrices.
-        library: Build of the native code; None for the best build that this processor can run.
+    The matrices of the encoder are replaced by packed matrices.
     """
 
     def __init__(self, encoder: TextEncoder, library: Library | None = None) -> None:
@@ -63,10 +60,7 @@ class NativeTextEncoder(NativeModel):
         self.spare: list[TextBatch] = []
 
     def _pointers(self, tables: SequenceOf[Tensor | None]) -> Any:
-        """Returns an array of addresses, one for each layer; equal layers share one table.
-
-        Each row of a table is padded for reads of whole vectors.
-        """
+        # Each row of a table is padded for reads of whole vectors; equal layers share one.
         places = {
             id(table): None if table is None else self.keep(F.pad(table, (0, LANES)))
             for table in tables
