@@ -32,16 +32,12 @@ class DecodingOptions:
 
 @dataclass(slots=True)
 class Hypothesis:
-    """One translation.
+    """One translation."""
 
-    The last id is EOS unless the length limit ended the translation. `attention` is that of
-    `model.backends.base.ModelRunner` (tokens, source tokens).
-    """
-
-    tokens: list[int]
+    tokens: list[int]  # ends in EOS, unless the length limit ended the translation
     log_probs: list[float] = field(default_factory=list)  # natural; empty without scores
     score: float | None = None  # sum of log_probs / length ** length_penalty
-    attention: "NDArray[np.float32] | None" = None
+    attention: "NDArray[np.float32] | None" = None  # (tokens, source tokens), see ModelRunner
 
 
 @dataclass(slots=True)
@@ -86,11 +82,7 @@ class EngineLimits:
 def check_ids(
     name: str, ids: SequenceOf[int], vocab_size: int, max_tokens: int | None = None
 ) -> None:
-    """Refuses ids (special tokens included) that a model cannot read; `name` is for the message.
-
-    Raises:
-        InputError: There are no ids, too many, or one that is not in the vocabulary.
-    """
+    """Refuses ids (special tokens included) that a model cannot read; `name` is for the message."""
     if not ids:
         raise InputError(f"the {name} has no tokens")
     if max_tokens is not None and len(ids) > max_tokens:

@@ -58,13 +58,12 @@ class CapturePass(SlicedPass):
 
     @torch.inference_mode()
     def results(self) -> list[list[Result]]:
-        """Returns the result of each query of each job, after the last slice."""
         assert self.is_done
         return [[capture.result() for capture in each.captures] for each in self.captured]
 
 
 def last_layer(captured: Iterable[CapturedJob], kind: AttentionKind) -> int:
-    """Returns the number of the last layer in which a capture needs this kind, or -1."""
+    """Returns -1 if no capture needs this kind."""
     return max(max(each.layers(kind), default=-1) for each in captured)
 
 
@@ -81,7 +80,6 @@ def run_encoder(
 def run_captured(
     batch: PackedBatch, captured: Sequence[CapturedJob], slice_tokens: int, last: int | None
 ) -> Slices[None]:
-    """Runs a batch up to sublayer `last`, and shows every sublayer to the captures."""
     if any(each.needs_embedding for each in captured):
         for each, parts in zip(captured, batch.embedded(), strict=False):
             each.show_embedding(batch.kinds[0], parts)
@@ -95,7 +93,6 @@ def run_captured(
 def show(
     captured: Sequence[CapturedJob], site: AttentionSite, projected: Iterable[ProjectedHeads]
 ) -> Slices[None]:
-    """Shows one attention sublayer to the captures that need it."""
     if not any(site.layer in each.layers(site.kind) for each in captured):
         return
     for each, heads in zip(captured, projected, strict=False):

@@ -17,8 +17,6 @@ Job = TypeVar("Job")
 
 
 class SlicedPass(ABC):
-    """A pass through a model; each call of `advance` computes one slice."""
-
     def __init__(self) -> None:
         self.slices = self.compute()
         self.is_done = False
@@ -29,7 +27,7 @@ class SlicedPass(ABC):
 
     @torch.inference_mode()
     def advance(self) -> bool:
-        """Computes the next slice; returns False if the pass has ended."""
+        """Returns False if the pass has ended."""
         for _ in self.slices:
             return True
         self.is_done = True

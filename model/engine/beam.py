@@ -34,9 +34,8 @@ class Beam:
 class BeamSearch:
     """Keeps the beam_size best live hypotheses, and the best finished hypotheses.
 
-    The search ends at the length limit. It ends earlier if beam_size hypotheses are finished, each
-    with at least the score of the best live hypothesis. A live hypothesis is scored at its present
-    length.
+    The search ends at the length limit. It also ends if beam_size hypotheses are finished, each
+    with at least the score of the best live hypothesis at its present length.
     """
 
     def __init__(self, options: DecodingOptions, eos_id: int, max_tokens: int) -> None:
@@ -73,11 +72,7 @@ class BeamSearch:
         return self._score(self.finished[-1]) >= attainable
 
     def take(self, best: Continuations) -> None:
-        """Keeps the best continuations of the live hypotheses.
-
-        A continuation with EOS is finished if it is among the beam_size best. Otherwise it is
-        dropped.
-        """
+        """Keeps the best continuations; one with EOS must be among the beam_size best."""
         live: list[tuple[Beam, int]] = []
         continuations = zip(best.totals, best.parents, best.ids, strict=True)
         for rank, (total, parent, token) in enumerate(continuations):
@@ -114,7 +109,6 @@ class BeamSearch:
         return -math.inf if hypothesis.score is None else hypothesis.score
 
     def hypotheses(self) -> list[Hypothesis]:
-        """Returns at most num_hypotheses finished hypotheses, best first."""
         return self.finished[: self.options.num_hypotheses]
 
 

@@ -72,12 +72,7 @@ class LaunchedStep:
 
 
 class Engine:
-    """Translates sequences that are admitted at any time; a `step` decodes tokens for all of them.
-
-    Args:
-        runner: Runner of the model; its rows are free.
-        limits: Limits of the batch.
-    """
+    """Translates sequences that are admitted at any time; a `step` decodes tokens of all."""
 
     def __init__(self, runner: ModelRunner, limits: EngineLimits) -> None:
         self.runner = runner
@@ -121,7 +116,6 @@ class Engine:
         return most
 
     def drain_stats(self) -> list[BatchStats]:
-        """Returns the statistics of each model call since this method was last called."""
         stats, self.stats = self.stats, []
         return stats
 
@@ -160,11 +154,7 @@ class Engine:
 
     @torch.inference_mode()
     def admit(self, sequences: SequenceOf[Sequence]) -> None:
-        """Encodes sequences and assigns rows to them, after it has checked all of them.
-
-        Raises:
-            InputError: `check` refuses a sequence, or the sequences need more rows than are free.
-        """
+        """Encodes sequences and assigns rows to them, after it has checked all of them."""
         for sequence in sequences:
             self.check(sequence)
         needed = sum(sequence.options.beam_size for sequence in sequences)
@@ -197,19 +187,16 @@ class Engine:
 
     @property
     def searches_apart(self) -> bool:
-        """Whether a step decodes the rows of searches apart from all other rows."""
         return self.runner.searches_apart
 
     @torch.inference_mode()
     def step(self, only_searches: bool = False) -> list[Finished]:
-        """Decodes tokens of the rows in use, and returns the finished sequences.
+        """Decodes at least one token of each row in use, and returns the finished sequences.
 
-        Each unfinished row gets at least one token. With `only_searches`, the rows that belong to
-        no search are left out, if `searches_apart` is true and the batch has a search.
-
-        With a pipeline depth of n, n calls of `ModelRunner.decode` may wait to be collected. A
-        sequence is then returned at most n calls after its last token. While the batch has a
-        search, no call waits, because a search needs the log-probabilities of each step.
+        With `only_searches`, the rows that belong to no search are left out, if `searches_apart` is
+        true and the batch has a search. With a pipeline depth of n, a sequence is returned at most
+        n calls after its last token. While the batch has a search, no call waits, because a search
+        needs the log-probabilities of each step.
         """
         if not self.owners:
             return []
@@ -280,7 +267,6 @@ class Engine:
         self.launched.append(LaunchedStep(np.arange(self.num_rows), output))
 
     def _collect(self, depth: int, searching: SequenceOf[RunningSearch] = ()) -> list[Finished]:
-        """Collects the tokens of all launched steps except the last `depth` steps."""
         finished: list[Finished] = []
         while len(self.launched) > depth:
             step = self.launched.popleft()
@@ -317,7 +303,7 @@ class Engine:
 
     @torch.inference_mode()
     def abort(self, sequence_id: int) -> bool:
-        """Frees the rows of a sequence at once; returns False if the batch has no such sequence."""
+        """Returns False if the batch has no such sequence."""
         running = self.running.get(sequence_id)
         if running is None:
             return False
@@ -335,7 +321,6 @@ class Engine:
             self.runner.copy(source, target, is_same_source=True)
 
     def _release(self, leaving: list[Running]) -> None:
-        """Removes sequences, and moves the last rows into the freed rows."""
         if not leaving:
             return
         holes = {row for running in leaving for row in running.rows}
@@ -363,7 +348,6 @@ class Engine:
         self.runner.copy(source, target, is_same_source=False)
 
     def _renumber_launched(self, holes: set[int], source: list[int], target: list[int]) -> None:
-        """Updates the row numbers of launched steps; the number of a freed row becomes -1."""
         if not self.launched:
             return
         numbers = np.arange(self.limits.max_rows + 1)
@@ -381,11 +365,9 @@ def ended_searches(
 
 
 class GreedyRows:
-    """The tokens and length limits of all greedy rows, as arrays.
+    """The tokens and length limits of all rows that belong to no search, as arrays.
 
-    A greedy row takes the most probable token of each step and needs no scores. All other rows
-    belong to a search. A Python loop over a thousand rows would take longer than the decode step on
-    a GPU.
+    A Python loop over a thousand rows would take longer than the decode step on a GPU.
     """
 
     def __init__(self, max_rows: int, max_tokens: int, eos_id: int) -> None:
@@ -399,20 +381,14 @@ class GreedyRows:
         self.lengths[rows], self.limits[rows] = 0, limits
 
     def remaining(self, rows: int) -> Ids:
-        """Returns how many tokens each row may still get (B,): 0 for the rows of a search."""
         left: Ids = self.limits[:rows] - self.lengths[:rows]
         return left
 
     def append(self, rows: Ids, best: NDArray[np.integer]) -> list[int]:
-        """Appends tokens best[i] to row rows[i], unless the row is freed or belongs to a search.
+        """Appends tokens best[i] to row rows[i]; returns the rows that have ended.
 
-        Args:
-            rows: Row numbers (B,); -1 for a row that was freed in the meantime.
-            best: Tokens (B, steps); -1 in steps after the end of a row, and in all steps of a row
-                that was not decoded.
-
-        Returns:
-            The rows that have ended, by EOS or by their limit.
+        A row number of -1 stands for a row that was freed in the meantime. A token of -1 stands for
+        a step after the end of a row, or for a row that was not decoded.
         """
         is_taken = (rows >= 0) & (self.limits[rows] > 0)
         rows, best = rows[is_taken], best[is_taken]

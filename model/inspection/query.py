@@ -1,9 +1,9 @@
 """Defines attention queries, and resolves a caller's query against the config of a model.
 
 A query names existing layers, heads and tokens, counted from 0. A caller's numbers may be negative;
-a list of layers or heads may be omitted. The `resolve` functions raise AttentionQueryError if the
-model or the sequence does not have a named part. They also raise it if a list is empty or names a
-part twice. The module does not import torch, so that processes without a model stay small.
+a list of layers or heads may be omitted. The `resolve` functions raise AttentionQueryError if a
+named part does not exist, or if a list is empty or names a part twice. The module does not import
+torch, so that processes without a model stay small.
 """
 
 from collections.abc import Mapping
@@ -76,10 +76,7 @@ AttentionMaps = dict[AttentionKind, NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class AttentionQuery:
-    """A query for the attention of some layers of each kind and some heads, between all tokens.
-
-    The result has the layers and heads in the order of the query.
-    """
+    """A query for the attention of some layers of each kind and some heads, between all tokens."""
 
     layers: Mapping[AttentionKind, tuple[int, ...]]
     heads: tuple[int, ...]
@@ -93,7 +90,6 @@ class AttentionQuery:
     def shape(
         self, kind: AttentionKind, source_tokens: int, target_tokens: int
     ) -> tuple[int, int, int, int]:
-        """Returns the shape (layers, heads, rows, columns) of the result."""
         merges_layers = self.reduce in (Reduction.MEAN_LAYERS_HEADS, Reduction.ROLLOUT)
         layers = 1 if merges_layers else len(self.layers[kind])
         heads = len(self.heads) if self.reduce is Reduction.NONE else 1
@@ -102,15 +98,12 @@ class AttentionQuery:
 
 @dataclass(frozen=True, slots=True)
 class TraceQuery:
-    """A query for the whole computation of one token's attention in one head.
-
-    `query` is the position of the attending token.
-    """
+    """A query for the whole computation of one token's attention in one head."""
 
     kind: AttentionKind
     layer: int
     head: int
-    query: int
+    query: int  # position of the attending token
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
@@ -209,7 +202,6 @@ class Knockout:
     source: tuple[int, ...] = ()
 
     def at(self, kind: AttentionKind, layer: int) -> SiteKnockout | None:
-        """Returns the part of the knock-out in one sublayer; None if nothing is switched off."""
         here = [each for each in self.heads if each.kind is kind and layer in each.layers]
         heads = tuple(head for each in here for head in each.heads if not each.is_uniform)
         uniform = tuple(head for each in here for head in each.heads if each.is_uniform)
@@ -277,7 +269,7 @@ def listed(values: SequenceOf[object] | type[StrEnum]) -> str:
 
 
 def check_job(config: ModelConfig, job: AttentionJob) -> None:
-    """Refuses a job that cannot be computed. The queries of the job must already be resolved."""
+    """Refuses a job, with resolved queries, that cannot be computed."""
     check_ids("source", job.source, config.source_vocab_size)
     if job.needs_target and not job.target:
         kinds = [kind for kind in job.kinds if kind is not AttentionKind.ENCODER]
@@ -320,16 +312,14 @@ def resolve_query(
 def _check_contributions(
     config: InspectedConfig, heads: tuple[int, ...], reduce: Reduction, norm: AttentionNorm
 ) -> None:
+    together = f"{norm} gives one value for all heads of a layer together"
     if reduce in (Reduction.NONE, Reduction.MAX_HEADS):
         raise AttentionQueryError(
-            f"{norm} gives one value for all heads of a layer together, so reduce {reduce} is not "
-            "possible: ask for mean_heads, mean_layers_heads or rollout"
+            f"{together}, so reduce {reduce} is not possible: ask for mean_heads, "
+            "mean_layers_heads or rollout"
         )
     if len(heads) < config.num_heads:
-        raise AttentionQueryError(
-            f"{norm} gives one value for all heads of a layer together, not for heads "
-            f"{listed(heads)}: ask for all heads"
-        )
+        raise AttentionQueryError(f"{together}, not for heads {listed(heads)}: ask for all heads")
 
 
 def _check_rollout(
@@ -370,7 +360,6 @@ def resolve_place(
     layers: SequenceOf[int] | None,
     heads: SequenceOf[int] | None,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns numbers of layers and of heads, from 0; an argument of None selects all of them."""
     found = _resolve_layers(config, kind, layers)
     return found, resolve_numbers(heads, config.num_heads, "head", "a layer")
 
@@ -378,7 +367,6 @@ def resolve_place(
 def resolve_edge(
     kind: AttentionKind, edge: tuple[int, int], lengths: tuple[int, int]
 ) -> tuple[int, int]:
-    """Returns the positions of both tokens of an edge, given the source and target lengths."""
     rows, columns = plane(kind, *lengths)
     query = _resolve_token(kind, edge[0], rows, is_source=kind is AttentionKind.ENCODER)
     return query, _resolve_token(
@@ -411,10 +399,7 @@ def _resolve_layers(
 def resolve_numbers(
     numbers: SequenceOf[int] | None, size: int, noun: str, owner: str
 ) -> tuple[int, ...]:
-    """Returns numbers from 0 to size - 1, or all of them for None.
-
-    A negative number counts from the end. Error messages contain `noun` and `owner`.
-    """
+    """Returns numbers from 0 to size - 1; all of them for None. Messages have noun and owner."""
     if numbers is None:
         return tuple(range(size))
     there = f"{owner} has {noun}s 0 to {size - 1}, or -{size} to -1 from the end"

@@ -94,10 +94,7 @@ def trace_attention(
     output_bias: Array,
     bias: Array | None = None,
 ) -> AttentionTrace:
-    """Returns the trace of one token in one head, from the queries, keys and values of all heads.
-
-    The queries are (H, K), and keys and values are (H, S, K). The weight and the bias of the output
-    projection are (D, D) and (D). The bias of the scores is (H, S), or None.
+    """Traces one head; queries are (H, K), keys and values (H, S, K), and the bias is (H, S).
 
     Source: Vaswani et al. 2017, equation 1.
     """
@@ -114,19 +111,14 @@ def trace_attention(
     z = weighted.sum(axis=1)  # (H, K)
     concatenated = z.reshape(-1)  # (D)
     result = output_weight.astype(np.float64) @ concatenated + output_bias
+    scores, scaled, weights, weighted, z = (
+        each[head].astype(np.float32) for each in (scores, scaled, weights, weighted, z)
+    )
     return AttentionTrace(
-        query[head],
-        key[head],
-        value[head],
-        scale,
-        scores[head].astype(np.float32),
-        scaled[head].astype(np.float32),
-        weights[head].astype(np.float32),
-        weighted[head].astype(np.float32),
-        z[head].astype(np.float32),
+        *(query[head], key[head], value[head], scale),
+        *(scores, scaled, weights, weighted, z),
         concatenated.astype(np.float32),
-        output_weight,
-        output_bias,
+        *(output_weight, output_bias),
         result.astype(np.float32),
         None if bias is None else bias[head],
     )

@@ -49,7 +49,6 @@ class LayerRest:
 
     @classmethod
     def of_layer(cls, residual: Residual, layer: Block) -> "LayerRest":
-        """Returns the rest after the last attention sublayer, whose residual sum is given."""
         return cls(
             residual,
             lambda x: layer.run_feed_forward(x[None])[0],
@@ -61,8 +60,7 @@ class LayerRest:
 class ProjectedHeads:
     """The queries, keys and values of one sentence in one attention sublayer, for all heads.
 
-    The bias of the scores is -inf where a query does not attend. It is the causal mask (T, S) in
-    the decoder's self-attention. In a text encoder, it is the bias of each head (H, T, S).
+    The bias of the scores is (T, S) if it is only the decoder's causal mask, and else (H, T, S).
     """
 
     query: Tensor  # (H, T, K)
@@ -88,16 +86,12 @@ class DecoderOutput:
 
 
 class Capture(ABC):
-    """Captures the result of one query during a forward pass.
-
-    A subclass overrides the methods for the parts of the pass that its query needs.
-    """
+    """Captures the result of one query from the parts of a forward pass that the query needs."""
 
     needs_output = False
     needs_embedding = False
 
     def layers(self, kind: AttentionKind) -> Collection[int]:
-        """Returns the layers in which the query needs this kind of attention."""
         return ()
 
     def observe_embedding(self, kind: AttentionKind, parts: TokenParts) -> None:
@@ -113,11 +107,10 @@ class Capture(ABC):
 
     @abstractmethod
     def result(self) -> Result:
-        """Returns the captured result, on the host."""
+        """Returns the result, on the host."""
 
 
 def float_weight(linear: nn.Module) -> Tensor:
-    """Returns the matrix (out, in) of a linear layer, as floats even for an int8 layer."""
     weight = linear.float_weight if isinstance(linear, Int8Linear) else linear.weight
     return cast("Tensor", weight)
 

@@ -53,7 +53,6 @@ NEVER = float("-inf")
 
 
 def new_captures(job: AttentionJob, device: torch.device, slice_rows: int) -> list[Capture]:
-    """Returns a capture for each query of a job; a slice computes `slice_rows` rows of a map."""
     lengths = len(job.source), len(job.target)
     return [_new_capture(query, lengths, device, slice_rows) for query in job.queries]
 
@@ -72,11 +71,7 @@ def _new_capture(
 
 
 class TraceCapture(Capture):
-    """Captures the inputs of one token's attention, in all heads of a layer.
-
-    The inputs are the queries of the token, the attended keys and values, and the weight and bias
-    of the output projection. In some text encoders, a bias of the scores is also an input.
-    """
+    """Captures the inputs of one token's attention, in all heads of a layer."""
 
     def __init__(self, query: TraceQuery) -> None:
         self.query = query
@@ -86,7 +81,6 @@ class TraceCapture(Capture):
         return (self.query.layer,) if kind is self.query.kind else ()
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        """Captures the inputs; in the decoder, only keys and values of the token and before it."""
         token = self.query.query
         end = token + 1 if site.kind is AttentionKind.DECODER else projected.key.shape[1]
         attended = [projected.key[:, :end], projected.value[:, :end]]
@@ -126,7 +120,6 @@ class StatesCapture(Capture):
             }
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        """Captures the token's vectors, and computes the rest of the layer for this token."""
         row = slice(self.query.query, self.query.query + 1)
         bias = None if projected.bias is None else projected.bias[..., row, :]
         weights = attention_weights(projected.query[:, row], projected.key, bias)  # (H, 1, S)
@@ -156,8 +149,6 @@ def on_host(tensor: Tensor) -> Array:
 
 
 class ProbabilityCapture(Capture):
-    """Captures the answer to one query for probabilities."""
-
     needs_output = True
 
     def __init__(self, query: ProbabilityQuery) -> None:
@@ -167,7 +158,6 @@ class ProbabilityCapture(Capture):
         self.parts: list[tuple[Tensor, ...]] = []  # results of `distribution`
 
     def observe_output(self, output: DecoderOutput) -> Slices[None]:
-        """Computes the logits of all candidates, part by part, and then their distribution."""
         device = output.hidden.device
         self.target, self.candidates = output.target, output.candidates
         ids = torch.from_numpy(output.candidates).to(device)
@@ -205,7 +195,6 @@ class ProbabilityCapture(Capture):
         return logits
 
     def _force_first(self, logits: Tensor, ids: Tensor) -> None:
-        """Gives the probability 1 to the first token of the target, if the query forces it."""
         if self.query.first_id is not None:
             logits[:1].masked_fill_(ids != self.query.first_id, NEVER)
 

@@ -39,9 +39,9 @@ PART_NUMBERS = 1 << 22
 class MapsCapture(Capture):
     """Captures attention maps in tensors of zeros (layers, heads, T, S).
 
-    The weights are computed from queries and keys in float32, even for a bfloat16 model. The sum of
-    each row is therefore very close to 1. A slice computes `slice_rows` rows of a map (attending
-    tokens). In a map of contributions, `Contributions.edges_per_token` and S also count.
+    The weights are computed in float32, even for a bfloat16 model, so the sum of each row is very
+    close to 1. A slice computes `slice_rows` rows of a map. In a map of contributions,
+    `Contributions.edges_per_token` and S also count.
     """
 
     def __init__(
@@ -58,7 +58,6 @@ class MapsCapture(Capture):
         return self.query.layers.get(kind, ())
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        """Merges one layer into the result, slice by slice."""
         layers, is_rollout = self.query.layers[site.kind], self.query.reduce is Reduction.ROLLOUT
         result, reduce = self.maps[site.kind], self.query.reduce
         merged = torch.empty_like(result) if is_rollout else result
@@ -107,7 +106,6 @@ class ChosenHeads:
     norms: Tensor | None  # (H, 1, S)
 
     def values(self, rows: slice) -> Tensor:
-        """Returns the weights of some rows (H, rows, S), times the norms if there are any."""
         bias = None if self.bias is None else self.bias[..., rows, :]
         weights = attention_weights(self.query[:, rows], self.key, bias)
         return weights if self.norms is None else weights.mul_(self.norms)
@@ -171,7 +169,6 @@ class Contributions(ABC):
         self.rows_per_part = max(1, PART_NUMBERS // self.moved[0].numel())
 
     def values(self, rows: slice) -> Tensor:
-        """Returns the contributions (1, R, S) to some tokens."""
         first, end, _ = rows.indices(self.projected.query.shape[1])
         parts = [
             self._part(start, min(start + self.rows_per_part, end))
