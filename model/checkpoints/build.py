@@ -3,10 +3,11 @@
 import logging
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -57,20 +58,14 @@ MAX_TOKENS = 48
 """Largest number of tokens of a sample, so that samples do not slow loading."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForcedPair:
+class ForcedPair(NamedTuple):
     source: list[int]
     target: list[int]
     log_probs: NDArray[np.float32]
 
 
 def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDecoder:
-    """Returns the model, filled with its weights, on its device and in its precision.
-
-    Raises:
-        CheckpointError: The files are damaged, unsupported, or do not match each other.
-        DeviceError: The precision is unknown, or the device does not compute in it.
-    """
+    """Raises CheckpointError for unusable files, and DeviceError for an unusable precision."""
     vocabularies = load_vocabularies(files)
     config, load, is_quantized = READERS[files.format](files, vocabularies)
     check_vocabularies(config, vocabularies, files)
@@ -147,11 +142,7 @@ def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str
     logger.warning(
         "%s: %s changes the log-probabilities of sample translations by %.3f on average, more "
         "than %.3f, so it is not used; set REGARD_DTYPE=%s to use it nevertheless",
-        name,
-        model.precision,
-        change,
-        MAX_CHANGE,
-        model.precision,
+        *(name, model.precision, change, MAX_CHANGE, model.precision),
     )
     return False
 
@@ -159,11 +150,7 @@ def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str
 def load_engine(
     files: ModelFiles, device: torch.device, dtype: str, limits: EngineLimits, use_shortlist: bool
 ) -> Engine:
-    """Returns an engine of the model; raises the errors of `load_model`.
-
-    If `limits.max_rows` is 0, `default_rows` computes it. `use_shortlist` restricts the output to
-    the model's shortlist, if it has one.
-    """
+    """Raises the errors of `load_model`; if `limits.max_rows` is 0, `default_rows` computes it."""
     model = load_model(files, device, dtype)
     most = model.config.max_tokens
     if most is not None and limits.max_source_tokens > most:
@@ -239,7 +226,6 @@ def mean_change(model: EncoderDecoder, pairs: SequenceOf[ForcedPair]) -> float:
 def log_probs(
     model: EncoderDecoder, pairs: SequenceOf[tuple[list[int], list[int]]]
 ) -> list[NDArray[np.float32]]:
-    """Returns the log-probability of each token of a target (T), for pairs of source and target."""
     jobs = [AttentionJob(*pair, (ProbabilityQuery(top=0),)) for pair in pairs]
     whole = TeacherForcedPass(model, jobs)
     while whole.advance():

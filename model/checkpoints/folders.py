@@ -13,7 +13,6 @@ UNUSUAL = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def files_of(reference: str) -> list[Path]:
-    """Returns every file below a folder, or in a package (`package:NAME`)."""
     if reference.startswith(PACKAGE):
         return _installed_files(reference.removeprefix(PACKAGE))
     root = Path(reference)

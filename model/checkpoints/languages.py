@@ -36,9 +36,8 @@ class LanguageTokens:
 
     sources: Mapping[str, str]  # language tag to token, which may be empty
     targets: Mapping[str, str]  # language tag to token, which may be empty
-    # If True, source and target each begin with the token of their own language (M2M100, NLLB-200).
-    # If False, the source begins with the token of the target language, and no token names the
-    # source language (OPUS-MT, SMaLL-100).
+    # Whether source and target each begin with the token of their own language (M2M100, NLLB-200).
+    # If not, the source begins with the token of the target language (OPUS-MT, SMaLL-100).
     begins_target: bool = False
 
     @property
@@ -46,7 +45,6 @@ class LanguageTokens:
         return self.sources if self.begins_target else self.targets
 
     def before_source(self, source: str, target: str) -> str:
-        """Returns the token in front of every source of a pair; empty if there is no token."""
         return self.openings[source if self.begins_target else target]
 
     def before_target(self, target: str) -> str:
@@ -137,7 +135,7 @@ def target_languages(pieces: Iterable[str]) -> dict[str, str]:
 
 
 def pair_in(name: object) -> tuple[str, str] | None:
-    """Returns the tags of the language pair at the end of a name (`opus-mt-en-de`), or None."""
+    """Returns the tags of the pair at the end of a name, such as `opus-mt-en-de`."""
     found = PAIR.fullmatch(name) if isinstance(name, str) else None
     return pair_of(found["source"], found["target"]) if found else None
 

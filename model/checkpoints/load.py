@@ -47,7 +47,7 @@ LANGUAGES = re.compile(r"^model\.([a-z]{2})([a-z]{2})\.|^model\.([a-z]{3})([a-z]
 MARIAN_MAX_LENGTH_FACTOR = 3.0
 
 LARGEST_LENGTH_FACTOR = 100.0
-"""Largest accepted factor. A larger one would need position tables of several gigabytes."""
+"""A larger one would need position tables of several gigabytes."""
 
 MARIAN_WEIGHTS = "model.*.bin"
 NPZ = ".npz"
@@ -114,12 +114,7 @@ class ModelFiles:
 
 
 def find_models(reference: str) -> list[ModelFiles]:
-    """Returns the translation models in a folder, or in a package (`package:NAME`).
-
-    Raises:
-        CheckpointNotFoundError: There is no such folder or package, or no model in it.
-        CheckpointError: `read_folder` refuses a folder with a model.
-    """
+    """Returns the translation models in a folder, or in a package (`package:NAME`)."""
     folders = sorted({path.parent for path in files_of(reference) if _marks_model(path)})
     if not folders:
         reason = (
@@ -174,8 +169,7 @@ def _marks_model(path: Path) -> bool:
 
 def read_folder(folder: Path) -> ModelFiles:
     """Returns the one model in a folder of Firefox/Bergamot, OPUS-MT, Hugging Face, CTranslate2."""
-    is_converted = ctranslate2_folder.is_converted(folder)
-    files = (_read_converted if is_converted else _read_folder)(folder)
+    files = _read_folder(folder)
     vocabularies = files.source_vocab, files.target_vocab, files.source_ids, files.target_ids
     parts = files.weights, *vocabularies, files.shortlist
     check_pointers(path for path in parts if path is not None)
@@ -189,61 +183,40 @@ def _read_folder(folder: Path) -> ModelFiles:
     )
     is_npz = bool(trained_npz(folder)) and not is_complete
     is_opus = is_npz and (folder / SOURCE_PIECES).is_file()
+    is_converted = ctranslate2_folder.is_converted(folder)
     is_hugging_face = not is_npz and (folder / CONFIG).is_file()
-    if any(folder.glob(MARIAN_WEIGHTS)) or not (is_opus or is_hugging_face):
-        return _read_bergamot(folder)
-    is_multilingual = is_hugging_face and multilingual_folder.is_multilingual_folder(folder)
+    is_multilingual = False
     pair: tuple[str, str] | None
     tokens: LanguageTokens | None
-    if is_opus:
-        weights, source_vocab, target_vocab, ids = opus_folder.find_parts(folder)
-        pair, tokens = opus_folder.translates(folder, {}, ids)
-        own_ids = ids
-    elif is_multilingual:
-        source_vocab = target_vocab = multilingual_folder.pieces_of(folder)
-        weights = find_weights(folder, (source_vocab.name,))
+    if is_converted:
+        kind, parts = Format.CTRANSLATE2, ctranslate2_folder.find_parts(folder)
+        pair, tokens = ctranslate2_folder.translates(folder, parts[3])
+    elif any(folder.glob(MARIAN_WEIGHTS)) or not (is_opus or is_hugging_face):
+        return _read_bergamot(folder)
+    elif is_opus:
+        kind, parts = Format.MARIAN, opus_folder.find_parts(folder)
+        pair, tokens = opus_folder.translates(folder, {}, parts[3])
+    elif is_multilingual := multilingual_folder.is_multilingual_folder(folder):
+        kind, pieces = Format.HUGGING_FACE, multilingual_folder.pieces_of(folder)
+        parts = [find_weights(folder, (pieces.name,)), pieces, pieces, folder / VOCAB]
         is_t5 = multilingual_folder.is_t5_folder(folder)
         pair, tokens = (t5 if is_t5 else multilingual_folder).translates(folder)
-        ids = own_ids = folder / VOCAB
     else:
-        options = read_model_options(folder)
-        weights = find_weights(folder, (SOURCE_PIECES, TARGET_PIECES, VOCAB))
-        source_vocab, target_vocab = folder / SOURCE_PIECES, folder / TARGET_PIECES
-        ids, own_ids = folder / VOCAB, folder / TARGET_VOCAB
-        pair, tokens = opus_folder.translates(folder, options, ids)
+        names = SOURCE_PIECES, TARGET_PIECES, VOCAB
+        kind, parts = Format.HUGGING_FACE, [folder / name for name in (*names, TARGET_VOCAB)]
+        parts = [find_weights(folder, names), *parts[: 4 if parts[3].is_file() else 3]]
+        pair, tokens = opus_folder.translates(folder, read_model_options(folder), parts[3])
     return ModelFiles(
         *(pair or ("", "")),
-        weights,
-        source_vocab,
-        target_vocab,
+        *(parts[0], parts[1], parts[2]),
         shortlist=None,
         max_length_factor=MAX_LENGTH_FACTOR,
-        source_ids=ids,
-        target_ids=own_ids if own_ids.is_file() else ids,
+        source_ids=parts[3],
+        target_ids=parts[-1],
         tokens=tokens,
         title=title_of(folder),
-        format=Format.MARIAN if is_opus else Format.HUGGING_FACE,
+        format=kind,
         is_multilingual=is_multilingual,
-    )
-
-
-def _read_converted(folder: Path) -> ModelFiles:
-    weights, source_vocab, target_vocab, source_ids, target_ids = ctranslate2_folder.find_parts(
-        folder
-    )
-    pair, tokens = ctranslate2_folder.translates(folder, source_ids)
-    return ModelFiles(
-        *(pair or ("", "")),
-        weights,
-        source_vocab,
-        target_vocab,
-        shortlist=None,
-        max_length_factor=MAX_LENGTH_FACTOR,
-        source_ids=source_ids,
-        target_ids=target_ids,
-        tokens=tokens,
-        title=title_of(folder),
-        format=Format.CTRANSLATE2,
     )
 
 
@@ -320,10 +293,7 @@ class Vocabularies:
 
 
 def load_vocabularies(files: ModelFiles) -> Vocabularies:
-    """Returns the tokenizers of source and target.
-
-    For a model of several pairs, `between` of the result gives the tokenizers of one pair.
-    """
+    # For a model of several pairs, `between` of the result gives the tokenizers of one pair.
     source: Tokenizer
     target: Tokenizer
     if files.is_multilingual:
@@ -343,7 +313,6 @@ def load_vocabularies(files: ModelFiles) -> Vocabularies:
 
 
 def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: ModelFiles) -> None:
-    """Refuses a config whose vocabulary sizes or EOS id differ from those of the tokenizers."""
     sizes = vocabularies.source.vocab_size, vocabularies.target.vocab_size
     if sizes != (config.source_vocab_size, config.target_vocab_size):
         raise CheckpointError(

@@ -44,7 +44,7 @@ class Source:
         return cls(found["tensor"], part, parts, found["one"] is not None)
 
     def take(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Returns the parameter's values; a tensor without equal parts is returned whole."""
+        """Returns the whole tensor if it has no equal parts."""
         if self.parts > 1 and array.ndim and len(array) % self.parts == 0:
             array = np.split(np.asarray(array), self.parts)[self.part]
         return array + 1 if self.adds_one else array
@@ -104,7 +104,6 @@ def fill(
 
 
 def name_pairs(family: Family, encoder: TextEncoder) -> list[tuple[str, str]]:
-    """Returns (parameter, tensor without the prefix of a task head) for every parameter."""
     return pairs_of(encoder, family.names)
 
 

@@ -11,10 +11,7 @@ from model.quantization.int8 import Int8Linear, QuantizedMatrix, quantize_matrix
 
 
 def quantize(model: EncoderDecoder, matrices: Mapping[str, QuantizedMatrix]) -> None:
-    """Replaces matrices of a filled model by int8 matrices, given by the names of their parameters.
-
-    `matrices` must have `encoder.embedding.weight`.
-    """
+    """Replaces matrices by int8 matrices, given by the names of their parameters."""
     for parameter, matrix in matrices.items():
         path, _, kind = parameter.rpartition(".")
         module = model.get_submodule(path)

@@ -19,7 +19,7 @@ from model.errors import UnsupportedModelError
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
 MAX_LENGTH_FACTOR = 3.0
-"""Maximum ratio of target tokens to source tokens: Marian's default, which no file changes."""
+"""Maximum ratio of target tokens to source tokens: Marian's default."""
 
 MULTILINGUAL_TARGET = 32
 """Number of tokens that every target of a multilingual model may have.
@@ -115,11 +115,7 @@ def read_model_options(folder: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
-    """Returns the config of the model in a folder.
-
-    If the sizes need more weights than the files have bytes (`num_bytes`), the config is refused
-    before memory is reserved.
-    """
+    """Refuses sizes that need more weights than the files have bytes, before memory is reserved."""
     options = read_model_options(folder)
     name = str(folder / CONFIG)
     kind = str(options.get("model_type"))

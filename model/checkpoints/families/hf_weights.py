@@ -57,7 +57,7 @@ T5_GATED = {"fc1": "wi_0", "gate": "wi_1", "fc2": "wo"}
 
 
 def load_weights(weights: Path, config: ModelConfig) -> EncoderDecoder:
-    """Returns a float32 model on the CPU, filled from one file or from the index of shards."""
+    """Returns a float32 model on the CPU."""
     # Maps the main name of each matrix to the other names that a file may have for it.
     copies = {SHARED: (SOURCE, TARGET, OUTPUT)} if config.shared_embeddings else {TARGET: (OUTPUT,)}
     is_t5 = config.block is not None

@@ -122,8 +122,7 @@ def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None
     """Returns the decoder layer that the options name for guided alignment, counted from 0.
 
     Guided alignment trains head 0 of this layer to align words. Marian writes its default layer,
-    `last`, even into files of models without such training, and usually not the option
-    `guided-alignment`. A layer that does not exist gives None, as translation does not need it.
+    `last`, even into files of models without such training, and usually not `guided-alignment`.
 
     Source: marian-dev, src/models/transformer.h: the decoder's `step` counts layers from 1, and
     `collectOneHead` takes head 0; src/models/encoder_decoder.cpp, `modelFeatures_`.
@@ -140,10 +139,7 @@ def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None
 def load_weights(
     file: MarianFile, config: ModelConfig, is_quantized: bool = False
 ) -> EncoderDecoder:
-    """Returns a model filled from the file, on the CPU, in float32.
-
-    With `is_quantized`, the model's matrices are int8, and float matrices are rounded.
-    """
+    """Returns a model on the CPU, in float32, or with int8 matrices."""
     with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
         model = EncoderDecoder(config)
     pairs = pairs_of(model, names_of(config))

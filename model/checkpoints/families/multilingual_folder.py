@@ -80,10 +80,7 @@ def is_t5_folder(folder: Path) -> bool:
 
 
 def pieces_of(folder: Path) -> Path:
-    """Returns the file of the pieces; fast tokenizers of transformers save `tokenizer.json` alone.
-
-    If there are both, it is the one of SentencePiece. It need not exist.
-    """
+    """Returns the file of SentencePiece, or else `tokenizer.json`; it need not exist."""
     both = folder / (T5_PIECES if is_t5_folder(folder) else PIECES), folder / TOKENIZER
     return next((path for path in both if path.is_file()), both[0])
 
@@ -118,7 +115,6 @@ def _names(folder: Path) -> tuple[str, str]:
 
 
 def is_small_100(folder: Path) -> bool:
-    """Returns whether a folder has SMaLL-100. Code in the folder is not run."""
     kind = read_options_if_there(folder / TOKENIZER_CONFIG).get("tokenizer_class")
     names = str(kind), *_names(folder)
     return (folder / SMALL_100_CODE).is_file() or any(map(SMALL_100.search, names))
@@ -154,12 +150,10 @@ def language_tokens(folder: Path) -> list[str]:
 def read_ids(folder: Path) -> dict[str, int]:
     """Maps each piece and each language token to its id; unused ids get names of their own.
 
-    M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds 1 to the ids of the SentencePiece file,
-    because this file has only three of the four special tokens. The ids of the language tokens
-    follow the ids of the pieces, unless the folder lists other ids. In a fine-tuned NLLB-200, for
-    example, an added language comes after `<mask>`. The vocabulary size in the config may exceed
-    the number of these pieces and tokens by a few. A `tokenizer.json` has all ids, and so has T5's
-    SentencePiece file.
+    M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds 1 to the ids of the SentencePiece file.
+    The ids of the language tokens follow, unless the folder lists other ids. In a fine-tuned
+    NLLB-200, for example, an added language comes after `<mask>`. A `tokenizer.json` has all ids,
+    and so has T5's SentencePiece file.
     """
     path, vocabulary = pieces_of(folder), folder / VOCAB
     is_t5 = is_t5_folder(folder)
@@ -190,7 +184,6 @@ def read_ids(folder: Path) -> dict[str, int]:
 
 
 def added_ids(folder: Path) -> dict[str, int]:
-    """Maps tokens to the ids that the folder lists for added tokens. Most folders list none."""
     decoder = read_options_if_there(folder / TOKENIZER_CONFIG).get("added_tokens_decoder", {})
     try:
         ids = {str(token["content"]): int(number) for number, token in decoder.items()}

@@ -36,10 +36,7 @@ SPECIAL = (EOS, PAD, "<s>", "<blank>")
 
 
 def is_translation_model(folder: Path) -> bool:
-    """Returns whether a folder holds a model of a served family.
-
-    If the config cannot be read, the names of the SentencePiece files decide.
-    """
+    # If the config cannot be read, the names of the SentencePiece files decide.
     try:
         options = read_model_options(folder)
         names = options.get("architectures") or [""]
@@ -50,7 +47,7 @@ def is_translation_model(folder: Path) -> bool:
 
 
 def find_parts(folder: Path) -> list[Path]:
-    """Returns weights, source pieces, target pieces and vocabulary of Marian's layout."""
+    """Returns weights, source pieces, target pieces and vocabulary."""
     needed = ("*.npz", SOURCE_PIECES, TARGET_PIECES, "*vocab.yml")
     found = {pattern: sorted(folder.glob(pattern)) for pattern in needed}
     found["*.npz"] = trained_npz(folder)
@@ -104,20 +101,14 @@ def _token_of(folder: Path, target: str, tokens: Mapping[str, str]) -> str:
 
 
 def _names(folder: Path, options: Mapping[str, object]) -> Iterator[Sides]:
-    """Yields the languages that config files and names give, if any.
+    """Yields the languages that config files and names give, the preferred ones first.
 
-    The caller takes the first usable result. The results come in this order:
-
-    1. The pair in the tokenizer's config. This pair comes first, because the end of a folder's name
-       can mislead: `opus-mt-en-pt-hf` is a model of `en-pt`, not of `pt-hf`. This pair is skipped
-       if the folder's name has the same two languages, because the name may also give the script.
-       For example, the name may have `zh_hant` where the config has `zho`.
-    2. The languages in the folder's name. A user can rename a folder to choose the languages.
-    3. The languages in the tokenizer's config, which may list several source languages, or name a
-       family of target languages.
-    4. The languages in `_name_or_path` of the config.
-    5. The languages in the name `models--OWNER--NAME` two folders above, in the cache of the
-       Hugging Face hub.
+    The pair in the tokenizer's config comes first, because the end of a folder's name can mislead,
+    as in `opus-mt-en-pt-hf`. It is skipped if the folder's name has
+    the same two languages, because the name may also give the script: `zh_hant`, not `zho`. Then
+    comes the folder's name, which a user can change. The tokenizer's config may list several source
+    languages, or a family of target languages. The last name is that of a folder
+    `models--OWNER--NAME` in the cache of the Hugging Face hub.
     """
     own = read_options_if_there(folder / TOKENIZER_CONFIG)
     source, target = own.get("source_lang"), own.get("target_lang")
@@ -196,7 +187,7 @@ def read_target_ids(source: Path, target: Path, vocabulary: Path) -> list[int]:
 def read_tokenizer(
     pieces: Path, vocabulary: Path, hidden: re.Pattern[str] | None = None
 ) -> MappedTokenizer:
-    """Returns a tokenizer; `hidden` matches tokens that stand for no text, as `>>fra<<` does."""
+    """Reads a tokenizer; `hidden` matches tokens that stand for no text, as `>>fra<<` does."""
     ids = read_vocabulary(vocabulary)
     more = [piece for piece in ids if hidden.fullmatch(piece)] if hidden else []
     special = {ids[each] for each in (*SPECIAL, *target_languages(ids), *more) if each in ids}

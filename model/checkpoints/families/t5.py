@@ -74,10 +74,7 @@ def _options(folder: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
-    """Returns the config of the model in a folder, as `hf_config.read_config` does.
-
-    The weights say whether the output layer has a matrix of its own.
-    """
+    # The weights say whether the output layer has a matrix of its own.
     options = _options(folder)
     sizes = {name: options.get(name) for name in (*SIZES, "d_kv")}
     vocab: Any = options.get("vocab_size")
@@ -124,10 +121,7 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
 
 
 def _scales_output(options: Mapping[str, Any]) -> bool:
-    """Returns whether hidden states are scaled before the output layer: in T5's first version.
-
-    Version 5 of transformers always saves `tie_word_embeddings` as true, and T5's other option.
-    """
+    # Version 5 of transformers always saves `tie_word_embeddings` as true, and T5's other option.
     is_tied = options.get("tie_word_embeddings", True)
     return options["model_type"] == "t5" and bool(options.get("scale_decoder_outputs", is_tied))
 
@@ -161,7 +155,6 @@ def translates(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens | N
 
 
 def _prompts(tasks: object) -> dict[tuple[str, str], str]:
-    """Returns the prompt of each pair, such as "translate English to German: "."""
     named = tasks.items() if isinstance(tasks, dict) else ()
     found = [(TASK.fullmatch(name), task) for name, task in named if isinstance(task, dict)]
     prompts = {pair_of(*pair.groups()): task.get("prefix") for pair, task in found if pair}

@@ -45,12 +45,6 @@ REVISION_DIGITS = 12
 
 
 def read_json(path: Path) -> Any:
-    """Returns the content of a JSON file.
-
-    Raises:
-        CheckpointNotFoundError: There is no such file, or it cannot be read.
-        CheckpointFormatError: The file is not JSON, is too large, or is not a regular file.
-    """
     try:
         check_file(path)
         return json.loads(path.read_text(encoding="utf-8"))
@@ -72,10 +66,7 @@ def read_options_if_there(path: Path) -> dict[str, Any]:
 
 
 def unsupported(options: Mapping[str, Any], supported: Mapping[str, Collection[Any]]) -> list[str]:
-    """Returns one reason to refuse a file for each option whose value is not implemented.
-
-    `supported` maps an option to its implemented values, the default first.
-    """
+    """Returns one reason for each option whose value is not among those implemented."""
     return [
         f"{name} is {options[name]!r}, supported: {next(iter(values))!r}"
         for name, values in supported.items()
@@ -132,7 +123,6 @@ def load_yaml(text: str | bytes) -> Any:
 
 
 def _num_values(content: Any, known: dict[int, int]) -> int:
-    """Returns the number of values, repetitions included; `known` has counts by id of object."""
     if not isinstance(content, dict | list | tuple | set):
         return 1
     if id(content) not in known:
@@ -159,7 +149,6 @@ def check_pointers(paths: Iterable[Path]) -> None:
 
 
 def map_file(path: Path) -> mmap.mmap | bytes:
-    """Returns the content of a file. Only the parts that are read take memory."""
     check_file(path, MAX_WEIGHT_BYTES)
     with path.open("rb") as file:
         if not path.stat().st_size:
@@ -190,13 +179,7 @@ def unchanged_mappings(smaps: str, path: Path) -> Iterator[tuple[int, int]]:
 
 
 def find_weights(folder: Path, others: Iterable[str] = ()) -> Path:
-    """Returns the file of tensors, or the index if the tensors are in shards.
-
-    `others` are names of other files that must be in the folder.
-
-    Raises:
-        CheckpointFormatError: Files are missing; the message names all of them.
-    """
+    """Returns the file of tensors, or the index of shards; `others` must also be in the folder."""
     weights = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     missing = [name for name in others if not (folder / name).is_file()]
     if weights is None:
@@ -231,7 +214,6 @@ def read_index(path: Path) -> dict[str, str]:
 
 
 def revision_of(weights: Path) -> str:
-    """Returns the first digits of the sha256 checksum of the weights, shard after shard."""
     digest = hashlib.sha256()
     for path in weight_files(weights):
         check_file(path, MAX_WEIGHT_BYTES)

@@ -123,10 +123,7 @@ class MarianFile:
         return cast("dict[str, Any]", options)
 
     def arrays(self, without: Container[str] = ()) -> dict[str, NDArray[np.float32]]:
-        """Returns every tensor as float32, except those in `without`.
-
-        Matrices have the shape (out, in), and embedding tables have the shape (V, D).
-        """
+        """Returns matrices (out, in), embedding tables (V, D) and vectors, as float32."""
         tensors = {name: item for name, item in self.items.items() if name != OPTIONS_ITEM}
         known = {INTGEMM8, *FLOATS}
         unknown = [
@@ -147,10 +144,7 @@ class MarianFile:
         return np.ascontiguousarray(array.T) if is_matrix and not is_table(item.name) else array
 
     def _integers(self, item: Item) -> tuple[NDArray[np.int8], float]:
-        """Returns a view of the int8 values of a tensor, and their multiplier.
-
-        A value divided by the multiplier is a weight.
-        """
+        """Returns a view of int8 values, and their multiplier, by which they are divided."""
         self._check(item, item.size + 4)
         values = np.frombuffer(self.data, np.int8, item.size, item.offset)
         (multiplier,) = struct.unpack_from("<f", self.data, item.offset + item.size)
@@ -171,7 +165,7 @@ class MarianFile:
         return any(i.type == INTGEMM8 for i in self.items.values() if min(i.shape, default=0) > 1)
 
     def quantized(self, name: str) -> QuantizedMatrix:
-        """Returns an int8 matrix (out, in) or table (V, D). A float matrix is rounded to int8."""
+        """Returns a matrix (out, in) or table (V, D); floats are rounded."""
         item = self.items[name]
         if item.type == INTGEMM8:
             values, multiplier = self._integers(item)
@@ -189,15 +183,12 @@ class MarianFile:
 
 
 def is_table(name: str) -> bool:
-    """Returns whether a tensor is an embedding table (V, D) by its name, not a matrix (out, in)."""
+    """Returns whether the name is that of a table (V, D), not of a matrix (out, in)."""
     return "Wemb" in name or name.endswith("_Wt")
 
 
 class MarianNpz(MarianFile):
-    """The items of an `.npz` file, with the names and the layout of a `.bin` file.
-
-    Python objects are not unpickled.
-    """
+    """The items of an `.npz` file, with the names and the layout of a `.bin` file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

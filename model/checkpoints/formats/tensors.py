@@ -27,11 +27,7 @@ REFUSED = re.compile(r"Unsupported (?:global|class)[^\n]*?(?= was not| which|$)"
 
 
 def read_tensors(weights: Path) -> Arrays:
-    """Returns every tensor as float32.
-
-    `weights` is the result of `find_weights`: a `.safetensors` file, a pickle of PyTorch, or the
-    index of shards (`.index.json`).
-    """
+    """Returns every tensor as float32; `weights` is the result of `find_weights`."""
     arrays: Arrays = {}
     places: dict[str, str] = {}
     check_pointers(weight_files(weights))
@@ -97,10 +93,7 @@ def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
 
 
 def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights: Path) -> Arrays:
-    """Returns the tensors of a file, with only one copy of a tensor that has several names.
-
-    `copies` maps the kept name of a tensor to its other names. Copies that differ are refused.
-    """
+    """Keeps one name of each tensor; `copies` maps it to other names, which must be equal."""
     merged = dict(arrays)
     for kept, others in copies.items():
         for name in others:
