@@ -76,7 +76,6 @@ Replaced = tuple[nn.Module, str, nn.Linear]
 
 
 def quantize(layers: nn.Module) -> list[Replaced]:
-    """Replaces every float32 linear layer by an int8 layer; returns the replaced layers."""
     replaced = [
         (owner, name, child)
         for owner in layers.modules()

@@ -1,10 +1,8 @@
 """Implements symmetric int8 products, whose integer sums do not depend on the summing order.
 
-Weights are the int8 integers of the checkpoint, or are rounded from its float weights. There is one
-scale for the weights of each output, and one for each input row. In Marian's files, all outputs of
-a matrix have the same scale. The files also have one multiplier for all inputs of a matrix. This
-module does not use the multiplier. On the built-in models, a scale for each input row loses 0.1
-BLEU against float32. Marian's multiplier loses 0.1 to 0.4 BLEU. The other rows of the batch and the
+There is one scale for the weights of each output, and one for each input row. Marian's files have
+one multiplier for all inputs of a matrix, which is not used. On the built-in models, it loses 0.1
+to 0.4 BLEU against float32, and a scale for each row loses 0.1. The other rows of the batch and the
 choice of kernel do not change a row's products.
 """
 
@@ -93,10 +91,7 @@ LIMIT = 127
 
 @dataclass(frozen=True, slots=True)
 class QuantizedMatrix:
-    """An int8 weight: integers (out, in), or (V, D) for an embedding, and the scale of each row.
-
-    The integers of row i represent the weights values[i] * scales[i].
-    """
+    """Weights values[i] * scales[i]: integers (out, in) or (V, D), and the scale of each row."""
 
     values: NDArray[np.int8]
     scales: NDArray[np.float32]
@@ -147,10 +142,7 @@ class Int8Linear(Int8Matrix):
         return y.view(*x.shape[:-1], -1)
 
     def multiply(self, rows: Tensor, weight: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
-        """Returns rows · weightᵀ + bias for rows (B, in).
-
-        `weight`, `scales` and `bias` belong to all outputs of the layer, or to some of them.
-        """
+        """Returns rows · weightᵀ + bias for rows (B, in), and all or some outputs."""
         largest = rows.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-12)  # (B, 1)
         scale = LIMIT / largest
         quantized = (rows * scale).round_().to(torch.int8)

@@ -43,38 +43,23 @@ PROBE_ID = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class TextTokens:
-    """A text with the ids that an embedding model reads, special tokens included.
-
-    `tokenized` holds the tokens that remain after truncation. Its spans do not include white space
-    around a token. Special tokens have an empty span. `num_tokens`, the number before truncation,
-    is a lower bound if `is_exact` is False, because not all tokens were counted.
-    """
+    """A truncated text with the ids that an embedding model reads, special tokens included."""
 
     tokenized: TokenizedText
-    num_tokens: int
-    is_exact: bool = True
+    num_tokens: int  # before truncation
+    is_exact: bool = True  # if not, `num_tokens` is a lower bound
 
 
 class TextTokenizer:
     """Tokenises texts with the vocabulary, normaliser and special tokens of one file.
 
     A prompt can be put in front of a text. White space at both ends of the joined text is removed,
-    as in sentence-transformers. Several threads may tokenise at the same time.
-
-    Args:
-        path: A `tokenizer.json` of Hugging Face.
-        max_tokens: Largest number of tokens of a text, special tokens included. A longer text is
-            truncated at its end.
-        is_lowercase: Whether texts are lowercased, even if the file does not ask for it.
-        has_special: Whether the special tokens of the file are put around a text.
+    as in sentence-transformers. Several threads may tokenise at the same time. A text of more than
+    `max_tokens` tokens, special tokens included, is truncated at its end.
     """
 
     def __init__(
-        self,
-        path: Path,
-        max_tokens: int,
-        is_lowercase: bool = False,
-        has_special: bool = True,
+        self, path: Path, max_tokens: int, is_lowercase: bool = False, has_special: bool = True
     ) -> None:
         try:
             check_file(path)
@@ -102,7 +87,6 @@ class TextTokenizer:
         self.vocab_size = max(vocabulary.values(), default=-1) + 1
 
     def tokenize(self, text: str) -> TextTokens:
-        """Returns the tokens of a text, which has no lone surrogates."""
         room = self.max_tokens - self.num_special_tokens
         read, kept, is_exact = self._read(text.strip(), room)
         num_tokens = len(read.ids[kept]) + self.num_special_tokens
@@ -112,7 +96,7 @@ class TextTokenizer:
         return TextTokens(replace(found, offsets=offsets), num_tokens, is_exact)
 
     def split(self, text: str, add_special_tokens: bool = True) -> TokenizedText:
-        """Returns all tokens of a text, however long it is. Special tokens have empty spans."""
+        """Returns all tokens of a text, however long it is."""
         read = self._encode(text.strip())
         pieces = self._pieces(read.ids)  # `<unk>` for an unknown token
         around = self.special_ids if add_special_tokens else ([], [])
@@ -138,7 +122,6 @@ class TextTokenizer:
         return [str(self.tokenizer.id_to_token(each)) for each in ids]
 
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
-        """Returns the text of ids, without the special tokens if `skip_special_tokens` is true."""
         around = {*chain.from_iterable(self.special_ids)} if skip_special_tokens else ()
         # The file need not mark the ids of `around` as special, so they are removed here.
         kept = [each for each in ids if each not in around]
@@ -150,12 +133,7 @@ class TextTokenizer:
     ) -> tuple[list[int], bool]:
         """Returns the ids of a prompt and a text, without special tokens, and whether they are all.
 
-        Args:
-            prompt: Text that is put in front of `text`.
-            text: The text, without lone surrogates.
-            wanted: Number of ids that the caller needs; None for all. If ids are missing, the
-                result still has more ids than this number.
-            end: Side on which ids may be missing.
+        If ids are missing on the side `end`, there are still more than the caller wants.
         """
         read, kept, is_all = self._read((prompt + text).strip(), wanted, end, has_spans=False)
         return read.ids[kept], is_all

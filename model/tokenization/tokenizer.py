@@ -59,10 +59,8 @@ class TokenizedText:
 class Tokenizer:
     """Tokenises with one SentencePiece vocabulary, whose file also holds the normaliser.
 
-    The file is one of SentencePiece, or a `tokenizer.json` that was converted from one.
-
-    The normaliser replaces or removes characters before a text is split into tokens. Texts must not
-    have lone surrogates.
+    The file may also be a `tokenizer.json` that was converted from one of SentencePiece. Texts must
+    not have lone surrogates.
     """
 
     def __init__(self, path: Path) -> None:
@@ -97,7 +95,6 @@ class Tokenizer:
         return number
 
     def before(self, token: str) -> Self:
-        """Returns a copy of the tokenizer with `token` as the prefix; "" means no prefix."""
         other = copy(self)
         other.prefix = [self.id_of(token)] if token else []
         return other
@@ -181,7 +178,6 @@ class Tokenizer:
         )
 
     def decode(self, ids: list[int]) -> str:
-        """Returns the text of ids. EOS and unknown tokens are left out."""
         first = self.first_texts[ids[0]] if ids else ""
         # SentencePiece removes the space in front of the first word. It takes four times as long.
         if not first:
@@ -203,7 +199,6 @@ class Tokenizer:
 
     @cached_property
     def next_texts(self) -> list[str]:
-        """The text of each token behind another token."""
         first = next(i for i, text in enumerate(self.first_texts) if text)
         length = len(self.first_texts[first])
         return [text[length:] for text in self._texts_after([first])]
@@ -215,7 +210,6 @@ class Tokenizer:
         return texts
 
     def tokenize(self, text: str) -> TokenizedText:
-        """Returns a text with the ids that the model reads, a prefix and EOS included."""
         encoding = self._segment(text)
         spans = [trim(text, span, self._is_blank) for span in encoding.offsets]
         shared = share(encoding.pieces, spans)
@@ -254,7 +248,6 @@ class Tokenizer:
         return special
 
     def _is_blank(self, char: str) -> bool:
-        """Returns whether the normaliser turns a character into a space, or removes it."""
         if char.isalnum():
             return False
         normal: str = self.processor.normalize(char)
@@ -275,7 +268,6 @@ class Tokenizer:
 
 
 def trim(text: str, span: Span, is_blank: Callable[[str], bool]) -> Span:
-    """Returns a span without the blanks at its ends; a span of blanks alone becomes empty."""
     start, end = span
     while start < end and is_blank(text[start]):
         start += 1
@@ -323,7 +315,6 @@ class MappedTokenizer(Tokenizer):
         return self.ids[piece]
 
     def before(self, token: str) -> Self:
-        """Returns what `Tokenizer.before` returns; a text that is no token has several ids."""
         if token in self.ids:
             return super().before(token)
         other = copy(self)
@@ -371,10 +362,7 @@ def _spaced(text: str) -> str:
 
 
 class CharacterTokenizer(Tokenizer):
-    """Turns each character into its code point, for remote models, which read text.
-
-    White space alone has no ids.
-    """
+    """Turns each character into its code point, for remote models, which read text."""
 
     def __init__(self) -> None:
         self.vocab_size = END + 1

@@ -39,12 +39,7 @@ Piece = tuple[str, float, int]
 
 
 def sentencepiece_model(path: Path) -> bytes:
-    """Returns the content of a SentencePiece file. Ids without a piece are named `<unused 7>`.
-
-    Raises:
-        CheckpointFormatError: The file is damaged.
-        UnsupportedModelError: The tokenizer is none of SentencePiece.
-    """
+    """Returns the content of a SentencePiece file. Ids without a piece are named `<unused 7>`."""
     try:
         check_file(path)
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -31,7 +31,6 @@ class Graphs:
         self.native_bytes = 0
 
     def run(self, function: Function, *shape: int) -> None:
-        """Replays the graph of the function and shape, or calls the function if no graph exists."""
         graph = self.captured.get((function.__name__, shape))
         if graph is None:
             function(*shape)
@@ -50,9 +49,6 @@ class Graphs:
         A capture does not wait for the work of other threads, so other models go on serving. If
         memory runs out, PyTorch's cached memory is released, and all functions are captured again.
         The release makes other threads wait.
-
-        Raises:
-            torch.OutOfMemoryError: The device has too little memory.
         """
         if self.device.type != "cuda":
             return

@@ -132,12 +132,12 @@ class CudaRunner(ModelRunner):
         self.graphs = Graphs(device)
 
     def _positions(self, part: Encoder | Decoder) -> Tensor:
-        """Returns the position table, extended to its full length, as graphs read its address."""
+        # Graphs read the address of the table, so it has its full length.
         part.embedding.ensure_length(max(self.source_widths[-1], self.max_target_tokens))
         return part.embedding.table
 
     def capture(self) -> None:
-        """Captures all graphs. This takes some seconds; the batch must be empty."""
+        """Captures all graphs, in some seconds; the batch must be empty."""
         self.uploads.arrived.fill_(1)  # sources of length 0 would give NaN
         self.graphs.capture(self._shapes())
         self.clear()
@@ -174,7 +174,6 @@ class CudaRunner(ModelRunner):
         return stats
 
     def _groups(self, waiting: list[Placed]) -> Iterator[tuple[int, list[Placed]]]:
-        """Yields (padded length, sequences) for each group of sequences to encode together."""
         group, width, padding = list[Placed](), 0, 0
         for each in sorted(waiting, key=lambda placed: len(placed[1].source), reverse=True):
             own = fit(self.source_widths, len(each[1].source))
@@ -219,10 +218,6 @@ class CudaRunner(ModelRunner):
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
     ) -> DecodeStep:
-        """Decodes the next tokens of each row.
-
-        If scores are requested, the method decodes one token of each row, and waits for the tokens.
-        """
         size = fit(self.row_sizes, rows)
         is_short = max_tokens < self.tokens_per_call or remaining.max() < self.tokens_per_call
         tokens = 1 if scored or is_short else self.tokens_per_call
@@ -234,7 +229,6 @@ class CudaRunner(ModelRunner):
         return completed_step(replace(step.wait(), scores=self._scores(scored)))
 
     def _wait(self, slot: Slot, num_tokens: int, size: int, remaining: Ids) -> Decoded:
-        """Waits until `slot` has received the tokens (T, size) of a launch."""
         slot.wait()
         rows, count = len(remaining), num_tokens * size
         best = slot.numbers[:count].reshape(num_tokens, size)[:, :rows].T.copy()
@@ -263,7 +257,6 @@ class CudaRunner(ModelRunner):
         self.cache.advance(rows)
 
     def _scores(self, scored: SequenceOf[list[int]]) -> list[Scores]:
-        """Returns the largest log-probabilities of the last step, chosen on the device."""
         lengths = [len(group) for group in scored]
         rows = upload([row for group in scored for row in group], self.model.device)
         logits = self.logits[rows].float()  # (R, V) for R scored rows
@@ -352,12 +345,8 @@ MIN_CAPABILITY = (8, 0)
 def row_kernels(device: torch.device, dtype: torch.dtype) -> RowKernels:
     """Returns Triton's kernels if Triton can compile them for the device, else PyTorch's.
 
-    Triton compiles a kernel at its first launch. This function therefore launches each kernel once.
-    Triton needs a C compiler, and a writable folder for the compiled code. The environment variable
-    TRITON_CACHE_DIR can name this folder.
-
-    Raises:
-        torch.OutOfMemoryError: The device has too little memory.
+    Triton compiles a kernel at its first launch. It needs a C compiler, and a writable folder for
+    the compiled code, such as TRITON_CACHE_DIR.
     """
     if device.type != "cuda" or find_spec("triton") is None:
         return PLAIN
@@ -377,7 +366,6 @@ def row_kernels(device: torch.device, dtype: torch.dtype) -> RowKernels:
 
 
 def launch_all(kernels: RowKernels, device: torch.device, dtype: torch.dtype) -> None:
-    """Launches each kernel on tensors of one row, and `attend` with and without a new key."""
     heads = torch.zeros(1, 1, 1, 32, device=device, dtype=dtype)
     vector, ids = heads[0], torch.ones(1, 1, dtype=torch.long, device=device)
     norm = torch.nn.LayerNorm(32, device=device, dtype=dtype)

@@ -82,11 +82,10 @@ class Uploads(Slots):
 class Downloads(Slots):
     """Copies integers from the device to the host while the device goes on computing.
 
-    A copy that is begun when all slots are in use overwrites the oldest slot, even if it is unread.
+    If all slots are in use, a copy overwrites the oldest one, even if it is unread.
     """
 
     def fetch(self, numbers: torch.Tensor) -> Slot:
-        """Begins to copy integers to the first elements of the returned slot; `Slot.wait` waits."""
         slot = self.take()
         slot.tensor[: len(numbers)].copy_(numbers, non_blocking=True)
         slot.record()

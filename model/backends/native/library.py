@@ -56,7 +56,6 @@ ACTIVATIONS = {
 
 
 def fields(*groups: tuple[Any, str]) -> list[tuple[str, Any]]:
-    """Returns the fields of a structure, given the types and the names of adjacent fields."""
     return [(name, kind) for kind, names in groups for name in names.split()]
 
 
@@ -195,8 +194,6 @@ def address(array: NDArray[Any]) -> int:
 
 
 class Library:
-    """One build of the library."""
-
     def __init__(self, shared: ctypes.CDLL, name: str) -> None:
         self.name = name
         for function, (result, arguments) in FUNCTIONS.items():
@@ -211,7 +208,7 @@ class Library:
         return sizes == [ctypes.sizeof(each) for each in STRUCTURES]
 
     def __getattr__(self, name: str) -> Any:
-        """Exists for type checkers, which do not see that the constructor sets functions."""
+        """Tells type checkers that the constructor sets functions."""
         raise AttributeError(name)
 
 
@@ -233,7 +230,7 @@ def is_of_sources(shared: ctypes.CDLL, folder: Path) -> bool:
 
 
 def load_libraries(folder: Path = Path(__file__).parent / "csrc") -> list[Library]:
-    """Returns every build that matches its sources and that this processor can run, best first."""
+    """Returns every build of these sources that this processor can run, best first."""
     found = []
     for name in INSTRUCTION_SETS:
         spec = find_spec(f"model.backends.native._{name}")
@@ -268,7 +265,6 @@ def is_supported(config: LayerConfig) -> bool:
 
 
 def has_block(spec: BlockSpec, is_text: bool) -> bool:
-    """Returns whether the native code has the layers of a spec, of a text encoder if `is_text`."""
     mixer = spec.mixer or spec.cross
     assert mixer is not None
     widths = [heads * mixer.head_dim for heads in (mixer.heads, mixer.kv_heads)]
@@ -291,15 +287,11 @@ def has_block(spec: BlockSpec, is_text: bool) -> bool:
 
 
 def can_serve(config: LayerConfig) -> bool:
-    """Returns whether this machine has native code for an int8 model with this config."""
     return bool(LIBRARIES) and is_supported(config)
 
 
 def select_native_precision(config: LayerConfig, dtype: str, device: torch.device) -> Precision:
-    """Returns what `select_precision` returns; warns if native code would compute the model.
-
-    The warning is for a machine without a usable build of that code.
-    """
+    """Selects a precision; warns if a usable build of the native code would compute the model."""
     precision = select_precision(dtype, device, is_int8=can_serve(config))
     if is_supported(config) and not LIBRARIES:
         if select_precision(dtype, device, is_int8=True) is Precision.INT8:
@@ -309,12 +301,8 @@ def select_native_precision(config: LayerConfig, dtype: str, device: torch.devic
 
 @cache
 def log_missing_build() -> None:
-    """Logs, once per process, how slow PyTorch is, and how to install the native code.
-
-    Speeds were measured with the built-in en-pt model at 32 rows on one AVX2 core. The share of
-    differing translations was measured between float32 and int8 (docs/decisions.md, "Int8 for
-    translation").
-    """
+    # Speeds were measured with the built-in en-pt model at 32 rows on one AVX2 core. For the share
+    # of differing translations, see docs/decisions.md, "Int8 for translation".
     logger.warning(
         "no usable build of the native code, so PyTorch computes instead: about 3 times slower in "
         "float32 (dtype auto) and 30 times slower in int8. About one translation in six differs "
@@ -337,7 +325,6 @@ class NativeModel:
         self.native_bytes = 0
 
     def keep(self, tensor: torch.Tensor) -> int:
-        """Keeps a tensor alive, and returns its address."""
         array = tensor.detach().contiguous().numpy()
         self.kept.append(array)
         return address(array)
@@ -355,10 +342,7 @@ class NativeModel:
     def linears_and_norms(
         self, modules: Iterable[nn.Module], kind: type[Int8Linear] | type[AsymmetricInt8Linear]
     ) -> WeightList:
-        """Returns matrices and norms in the order of computation, which is that of the modules.
-
-        A layer without a norm has an `nn.Identity` in its place. An RMS norm has no bias.
-        """
+        # A layer without a norm has an `nn.Identity` in its place. An RMS norm has no bias.
         matrices: list[MatrixSpec] = []
         norms: list[int | None] = []
         for module in modules:

@@ -1,8 +1,7 @@
 """Implements the runner of int8 models on a CPU: one native call decodes several tokens per row.
 
-A row of the batch is one hypothesis of a sentence. The native code does not pad, and computes each
-row on its own. The matrix products are sums of integers. A sentence's translation therefore has the
-same bits in every batch.
+The native code does not pad, and computes each row on its own. The matrix products are sums of
+integers. A sentence's translation therefore has the same bits in every batch.
 """
 
 import ctypes
@@ -99,10 +98,7 @@ class PackedModel(NativeModel):
         self.create("model", sizes, weights, native_shortlist(shortlist))
 
     def _output(self, model: EncoderDecoder, shortlist: AnyShortlist | None) -> MatrixSpec:
-        """Returns the output layer's matrix, packed unless there is a lexical shortlist.
-
-        An embedding table that shares memory with this matrix goes on sharing it.
-        """
+        # An embedding table that shares memory with the matrix of this layer goes on sharing it.
         output, bias = model.decoder.int8_output, model.decoder.output_bias.detach().clone()
         assert output is not None
         bias[model.config.forbidden_ids] = float("-inf")
@@ -284,7 +280,6 @@ class NativeRunner(ModelRunner):
 
 
 def delete_batch(packed: PackedModel, batch: ctypes.c_void_p) -> None:
-    """Frees a batch; until this call, the argument `packed` keeps the batch's weights alive."""
     packed.library.batch_delete(batch)
 
 
@@ -293,10 +288,7 @@ ROWS = 16
 
 
 class NativeForcedDecoder:
-    """Computes hidden states of given targets, with the same bits as the native decode steps.
-
-    One native call decodes one token of each of at most ROWS targets.
-    """
+    """Computes hidden states of given targets, with the same bits as the native decode steps."""
 
     def __init__(self, config: ModelConfig, packed: PackedModel) -> None:
         self.packed = packed
