@@ -14,8 +14,8 @@ from model.architectures.embedding import start_token
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import FixedShortlist, Shortlist
 from model.backends.base import ModelRunner, Scores
-from model.backends.decoder_batch import decode_step
-from model.backends.encoder_batch import encode_padded
+from model.backends.decoder_batch import StepBatch
+from model.backends.encoder_batch import encode_padded, run_whole
 from model.backends.native.library import address, check, int32
 from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
@@ -148,7 +148,7 @@ def forced_pass(
     cache.fill_rows(all_rows, model.decoder.project_cross_kv(memory), mask)
     hidden = []
     for tokens in torch.split(decoder_inputs(model, target), 1, dim=1):
-        hidden.append(decode_step(model.decoder, cache, tokens, (length, width)))
+        hidden.append(run_whole(StepBatch(model.decoder, cache, tokens, (length, width))))
         cache.advance(rows)
     return model.decoder.logits(torch.stack(hidden, dim=1))
 

@@ -60,10 +60,6 @@ class Embedding(nn.Module):
         self.quantized: Int8Matrix | None = None
         self.scales = torch.empty(0)  # (V), the scales of an int8 table
 
-    @property
-    def device(self) -> torch.device:
-        return self.weight.device
-
     def quantize(self, matrix: QuantizedMatrix) -> None:
         self.quantized = Int8Matrix(torch.from_numpy(matrix.values))
         self.scales = torch.from_numpy(matrix.scales)
@@ -141,10 +137,6 @@ class TextEmbedding(nn.Module):
         if config.norms_embedding:
             self.norm = new_norm(width, config.blocks[0].norm)
         self.position_offset, self.scale = config.position_offset, config.embedding_scale
-
-    @property
-    def device(self) -> torch.device:
-        return self.tokens.device
 
     def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
         # The vector of a token includes type 0.

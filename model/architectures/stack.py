@@ -35,7 +35,7 @@ class Stack(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return self.embedding.device
+        return next(self.embedding.parameters()).device
 
     @property
     def blocks(self) -> list[Block]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from model.architectures.seq2seq import Decoder
-from model.backends.encoder_batch import LayerBatch, PackedBatch, put, run_whole
+from model.backends.encoder_batch import LayerBatch, PackedBatch, put
 from model.inspection.captures.capture import LayerRest
 from model.inspection.query import AttentionKind, Knockout
 from model.layers.attention import Bias, RowLengths
@@ -184,14 +184,3 @@ class StepBatch(LayerBatch):
 
     def read(self) -> Tensor:
         return self.inner[:, 0]
-
-
-def decode_step(
-    decoder: Decoder,
-    cache: DecodingCache,
-    tokens: Tensor,
-    widths: tuple[int, int],
-    kernels: RowKernels | None = None,
-) -> Tensor:
-    """Returns the hidden states (B, D) of the present tokens; does not advance the positions."""
-    return run_whole(StepBatch(decoder, cache, tokens, widths, kernels))

@@ -18,8 +18,8 @@ from model.backends.base import (
     completed_step,
     first_token,
 )
-from model.backends.decoder_batch import decode_step
-from model.backends.encoder_batch import encode_padded
+from model.backends.decoder_batch import StepBatch
+from model.backends.encoder_batch import encode_padded, run_whole
 from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
@@ -136,7 +136,7 @@ class TorchRunner(ModelRunner):
         target_width = min(round_up(last + 1), self.max_target_width)
         widths = target_width, int(self.widths[:live].max())
         tokens = torch.from_numpy(self.tokens[:rows, None]).to(self.model.device)  # (B, 1)
-        hidden = decode_step(self.model.decoder, self.cache, tokens, widths)
+        hidden = run_whole(StepBatch(self.model.decoder, self.cache, tokens, widths))
         logits = self.output.logits(hidden)[:live]  # (B, U)
         if self.config.forces_first:
             first_ids = torch.from_numpy(self.first_ids[:live]).to(logits.device)

@@ -1,4 +1,4 @@
-"""Implements the searches over the hypotheses of one sentence: beam, and greedy with scores.
+"""Implements beam search over the hypotheses of one sentence; a beam of one is greedy.
 
 A search turns log-probabilities into ids. Sequences that need no log-probabilities are decoded
 without a search, by `model.engine.engine.GreedyRows`.
@@ -67,6 +67,8 @@ class BeamSearch:
             return True
         if len(self.finished) < self.num_rows:
             return False
+        if self.num_rows == 1:  # greedy: the first hypothesis that ends is the result
+            return True
         best_live = max(beam.total for beam in self.live)
         attainable = best_live / float(self.length**self.options.length_penalty)
         return self._score(self.finished[-1]) >= attainable
@@ -110,51 +112,3 @@ class BeamSearch:
 
     def hypotheses(self) -> list[Hypothesis]:
         return self.finished[: self.options.num_hypotheses]
-
-
-class GreedySearch:
-    """Takes the best token at each decode step, and records its log-probability."""
-
-    num_rows = 1
-    parents: list[int] | None = None  # a greedy search never reorders its row
-
-    def __init__(self, options: DecodingOptions, eos_id: int, max_tokens: int) -> None:
-        self.options = options
-        self.eos_id = eos_id
-        self.max_tokens = max_tokens
-        self.tokens: list[int] = []
-        self.log_probs: list[float] = []
-        self.total = 0.0
-
-    @property
-    def is_finished(self) -> bool:
-        return self.tokens[-1:] == [self.eos_id] or len(self.tokens) >= self.max_tokens
-
-    @property
-    def totals(self) -> list[float]:
-        return [self.total]
-
-    @property
-    def length(self) -> int:
-        return len(self.tokens)
-
-    @property
-    def next_tokens(self) -> list[int]:
-        return self.tokens[-1:]
-
-    def take(self, best: Continuations) -> None:
-        self.tokens.append(best.ids[0])
-        self.log_probs.append(best.totals[0] - self.total)
-        self.total = best.totals[0]
-
-    def hypotheses(self) -> list[Hypothesis]:
-        score = normalized_score(self.log_probs, self.options.length_penalty)
-        return [Hypothesis(self.tokens, self.log_probs, score)]
-
-
-Search = GreedySearch | BeamSearch
-
-
-def new_search(options: DecodingOptions, eos_id: int, max_tokens: int) -> Search:
-    kind = GreedySearch if options.beam_size == 1 else BeamSearch
-    return kind(options, eos_id, max_tokens)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from model.architectures.shortlist import Ids
 from model.backends.base import Continuations, Decoded, DecodeStep, ModelRunner
-from model.engine.beam import Search, new_search
+from model.engine.beam import BeamSearch
 from model.errors import InputError
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Sequence, check_ids
 
@@ -49,7 +49,7 @@ class Running:
 class RunningSearch(Running):
     """A running sequence whose search needs each step's log-probabilities before the next step."""
 
-    search: Search
+    search: BeamSearch
     is_forced: bool  # whether the next token is one of the prefix
 
     def forced(self) -> Continuations:
@@ -175,7 +175,7 @@ class Engine:
             rows = list(range(self.num_rows, self.num_rows + options.beam_size))
             running = Running(sequence, rows)
             if options.needs_log_probs:
-                search = new_search(options, self.config.eos_id, limit)
+                search = BeamSearch(options, self.config.eos_id, limit)
                 is_forced = options.prefix != ()
                 running = RunningSearch(sequence, rows, search, is_forced)
                 self.searching[sequence.id] = running

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from model.backends.base import Continuations, Scores
-from model.engine.beam import BeamSearch, GreedySearch, Search, new_search, normalized_score
+from model.engine.beam import BeamSearch, normalized_score
 from model.engine.engine import GreedyRows
 from model.sequence import DecodingOptions, Hypothesis
 
@@ -22,7 +22,7 @@ MAX_TOKENS = 4
 PENALTIES = [0.0, 0.6, 1.0, 2.0]
 
 
-def advance(search: Search, log_probs: Tensor) -> None:
+def advance(search: BeamSearch, log_probs: Tensor) -> None:
     """Advances a search by log-probabilities (k, U) of IDS."""
     scores = Scores.of_columns(log_probs, IDS)
     search.take(Continuations.of_scores(scores, search.totals))
@@ -44,7 +44,7 @@ class FakeModel:
             logits[self.forbidden] = -torch.inf
         return logits.log_softmax(-1)
 
-    def run(self, search: Search) -> list[Hypothesis]:
+    def run(self, search: BeamSearch) -> list[Hypothesis]:
         """Decodes as an engine does: rows hold prefixes, and follow the search's parents."""
         rows: list[list[int]] = [[] for _ in range(search.num_rows)]
         steps = 0
@@ -147,7 +147,7 @@ def test_a_narrow_beam_follows_its_rule(
 def test_a_target_ends_at_its_limit(size: int) -> None:
     model = FakeModel(3, eos_bias=-1e4)
     options = DecodingOptions(size, size, return_scores=True)
-    for hypothesis in model.run(new_search(options, EOS, MAX_TOKENS)):
+    for hypothesis in model.run(BeamSearch(options, EOS, MAX_TOKENS)):
         assert len(hypothesis.tokens) == MAX_TOKENS
         assert EOS not in hypothesis.tokens
 
@@ -156,7 +156,7 @@ def test_a_target_ends_at_its_limit(size: int) -> None:
 def test_eos_at_the_limit_ends_a_target_once(size: int) -> None:
     model = FakeModel(3, eos_bias=1e4)
     options = DecodingOptions(size, size, return_scores=True)
-    hypotheses = model.run(new_search(options, EOS, 1))
+    hypotheses = model.run(BeamSearch(options, EOS, 1))
     assert hypotheses[0].tokens == [EOS]
     assert len({tuple(h.tokens) for h in hypotheses}) == len(hypotheses)
 
@@ -184,7 +184,7 @@ def test_the_best_hypotheses_come_first_and_no_more_than_wanted() -> None:
 def test_log_probs_are_those_of_the_tokens(size: int) -> None:
     model = FakeModel(2)
     options = DecodingOptions(size, size, 0.6, return_scores=True)
-    for hypothesis in model.run(new_search(options, EOS, MAX_TOKENS)):
+    for hypothesis in model.run(BeamSearch(options, EOS, MAX_TOKENS)):
         assert len(hypothesis.log_probs) == len(hypothesis.tokens)
         for place, value in enumerate(hypothesis.log_probs):
             column = IDS.tolist().index(hypothesis.tokens[place])
@@ -198,7 +198,7 @@ def test_log_probs_are_those_of_the_tokens(size: int) -> None:
 def test_a_forbidden_token_is_never_taken(seed: int, size: int) -> None:
     model = FakeModel(seed, forbidden=2)
     options = DecodingOptions(size, size, return_scores=True)
-    for hypothesis in model.run(new_search(options, EOS, MAX_TOKENS)):
+    for hypothesis in model.run(BeamSearch(options, EOS, MAX_TOKENS)):
         assert 5 not in hypothesis.tokens
 
 
@@ -223,7 +223,7 @@ def test_a_beam_with_fewer_ways_than_rows_gives_each_once() -> None:
 
 def test_greedy_takes_the_best_token_each_time() -> None:
     model = FakeModel(4, eos_bias=-1.0)
-    (found,) = model.run(GreedySearch(DecodingOptions(return_scores=True), EOS, 9))
+    (found,) = model.run(BeamSearch(DecodingOptions(return_scores=True), EOS, 9))
     for place, token in enumerate(found.tokens):
         assert token == IDS[int(model.log_probs(found.tokens[:place]).argmax())]
     assert found.tokens[-1] == EOS or len(found.tokens) == 9

@@ -33,8 +33,8 @@ from model.backends.base import (
 )
 from model.backends.cuda.graphs import Function, Graphs, Shape
 from model.backends.cuda.staging import Downloads, Slot, Uploads, upload
-from model.backends.decoder_batch import decode_step
-from model.backends.encoder_batch import encode_padded
+from model.backends.decoder_batch import StepBatch
+from model.backends.encoder_batch import encode_padded, run_whole
 from model.layers.attention import fuse_projections
 from model.layers.cache import DecodingCache
 from model.layers.row_kernels import PLAIN, RowKernels
@@ -248,7 +248,7 @@ class CudaRunner(ModelRunner):
         last = self.max_target_tokens - 1
         self.cache.positions[:rows].clamp_(max=last)  # the positions of free rows also advance
         tokens, widths = self.tokens[:rows, None], (last + 1, self.source_widths[-1])
-        hidden = decode_step(self.model.decoder, self.cache, tokens, widths, self.kernels)
+        hidden = run_whole(StepBatch(self.model.decoder, self.cache, tokens, widths, self.kernels))
         logits = self.logits[:rows]
         self.output.write_logits(hidden, logits)
         if self.config.forces_first:
