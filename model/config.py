@@ -43,10 +43,9 @@ class Activation(StrEnum):
 class Sinusoids(StrEnum):
     """The conventions for the frequencies of the position table.
 
-    With n = d_model / 2, frequency k is 10000^(-k/(n-1)) in Marian. It is 10000^(-k/n) in the
-    Hugging Face port of Marian. Both put all sines in the first half of a position's vector, and
-    all cosines in the second half. OpenNMT-py has the frequencies of the port, with sines and
-    cosines in turn.
+    With n = d_model / 2, frequency k is 10000^(-k/(n-1)) in Marian, and 10000^(-k/n) in its port to
+    Hugging Face. Both put all sines before all cosines. OpenNMT-py has the frequencies of the port,
+    with sines and cosines in turn.
     """
 
     MARIAN = "marian"

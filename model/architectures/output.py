@@ -67,11 +67,8 @@ def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
 class ShortlistOutput(FullOutput):
     """Computes logits for the union of the rows' shortlists; masks ids outside a row's shortlist.
 
-    When a sentence enters, only the weights of ids that are not yet in the union are copied. A
-    union of more than 1,024 ids may not exceed twice its size after the last rebuild. It may also
-    not exceed twice the summed sizes of the shortlists in use.
-
-    Each logit is a sum over D for one id, so it does not depend on the other ids of the union.
+    A union of more than 1,024 ids may not exceed twice its size after the last rebuild. It may not
+    exceed twice the summed sizes of the shortlists in use. No logit depends on the other ids.
     """
 
     def __init__(

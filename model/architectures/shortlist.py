@@ -30,13 +30,8 @@ class FixedShortlist:
 class Shortlist:
     """The candidates of each source id, and the frequent ids that every sentence may use.
 
-    Args:
-        num_frequent: Ids 0 to `num_frequent` - 1 are candidates of every sentence.
-        offsets: Indices in `candidates`. The list of source id i begins at offsets[i], and ends
-            before offsets[i + 1].
-        candidates: Candidate lists of all source ids, concatenated.
-        is_shared: Whether source and target share one vocabulary. If True, each id of the source
-            sentence is also a candidate.
+    Ids 0 to `num_frequent` - 1 are frequent. The list of source id i is in `candidates` from
+    offsets[i] to offsets[i + 1]. With `is_shared`, each id of the source is also a candidate.
     """
 
     def __init__(
@@ -56,11 +51,7 @@ class Shortlist:
     def read(
         cls, path: Path, source_vocab_size: int, target_vocab_size: int, is_shared: bool
     ) -> "Shortlist":
-        """Reads a shortlist in Marian's binary format.
-
-        The file begins with six u64: magic, checksum, firstNum (`num_frequent`), bestNum, number of
-        offsets and number of candidates. The offsets follow as u64, and the candidates as u32. All
-        numbers are little-endian.
+        """Reads a file with a header of six u64, the offsets as u64, and the candidates as u32.
 
         Source: marian-dev, src/data/shortlist.h, BinaryShortlistGenerator.
         """
@@ -98,7 +89,6 @@ class Shortlist:
         return cls(num_frequent, offsets, lists, is_shared)
 
     def ids(self, source: list[int]) -> Ids:
-        """Returns the sorted candidate ids of a sentence; `source` holds its ids, EOS included."""
         lists = [self.candidates[self.offsets[i] : self.offsets[i + 1]] for i in set(source)]
         if self.is_shared:
             lists.append(np.array(source, dtype=np.int32))

@@ -58,16 +58,12 @@ class Continuations:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The output of one call of `ModelRunner.decode`.
+    """The output of one call of `ModelRunner.decode`."""
 
-    If a row ends within the call, its later steps have -1 in `best`. A row that the call leaves out
-    has -1 in all steps. `computed_rows` is the number of rows that the device computed at each
-    step, or 0 if it computed only the rows that get a token.
-    """
-
-    best: NDArray[np.integer]  # most probable ids (B, steps)
+    # Most probable ids (B, steps): -1 after the end of a row, and in a row that was left out.
+    best: NDArray[np.integer]
     scores: list[Scores] = field(default_factory=list)  # of each group in `scored`
-    computed_rows: int = 0
+    computed_rows: int = 0  # at each step; 0 if only the rows that get a token were computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +83,7 @@ def first_token(sequence: Sequence) -> int:
 
 
 ForcedDecoder = Callable[[SequenceOf[list[int]], SequenceOf[list[int]]], Slices[list[Tensor]]]
-"""Decodes given targets with the code that also decodes the rows of a batch.
-
-The arguments are the source ids of each sentence, EOS included, and the target ids. The result has
-the hidden states (T, D) from which the T tokens of each target are predicted.
-"""
+"""Maps sources and targets to the hidden states (T, D) from which each target is predicted."""
 
 
 class ModelRunner(ABC):

@@ -28,10 +28,8 @@ class TeacherForcedPass(CapturePass):
     """Answers attention queries about some sentences and their translations.
 
     `forced_decoder` computes the hidden states for queries about probabilities, except in jobs with
-    a knock-out. None means that this pass computes these states together with the attention. If
-    native code translates, only native code repeats the translation's hidden states exactly. This
-    pass runs in PyTorch, and would round some values to other int8 values. Log-probabilities would
-    then differ by up to 0.4. `shortlist` has the candidates for queries about probabilities.
+    a knock-out. If native code translates, only native code repeats its hidden states exactly. This
+    pass would round some values to other int8 values, and change log-probabilities by up to 0.4.
     """
 
     def __init__(

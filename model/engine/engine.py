@@ -21,9 +21,8 @@ from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Seque
 LOW_LATENCY_TOKENS, LOW_LATENCY_BATCH_TOKENS = 8, 16
 """Limits of the tokens that a low-latency step decodes, per row and for all rows together.
 
-A row gets at most LOW_LATENCY_TOKENS tokens, or an equal part of LOW_LATENCY_BATCH_TOKENS if that
-is more: a batch of one row gets 16 tokens. With a small model on a CPU, a low-latency step of up to
-16 rows takes at most 2.6 ms.
+A row gets the larger part: a batch of one row gets 16 tokens. With a small model on a CPU, a step
+of up to 16 rows takes at most 2.6 ms.
 """
 
 SEARCH_TOKENS = 8
@@ -32,9 +31,7 @@ ends after fewer tokens, the call has computed the other tokens in vain."""
 
 SEARCH_ROW_TOKENS = 128
 """Number of tokens that the rows of all searches together may decode before the step decodes the
-other rows. These tokens take about as long as a low-latency step of 16 rows. If a guard rejects a
-translation, the server decodes the sentence again, usually by a search of two rows. Such a search
-usually ends in one step."""
+other rows. These tokens take about as long as a low-latency step of 16 rows."""
 
 
 @dataclass(eq=False, slots=True)

@@ -30,11 +30,10 @@ SHOWN_CHARS = 20
 
 
 class AttentionKind(StrEnum):
-    """The kinds of attention; the kind determines the attending and the attended tokens.
+    """The attending and the attended tokens, which are the rows and the columns of a map.
 
-    The rows of a map are the attending tokens, and the columns are the attended tokens. `encoder`
-    is source to source, and `cross` is target to source. `decoder` is target to target. If rows are
-    target tokens, row t shows the step in which the decoder reads token t - 1 and predicts token t.
+    `encoder` is source to source, `cross` is target to source, and `decoder` is target to target.
+    Row t of a target shows the step in which the decoder reads token t - 1 and predicts token t.
     """
 
     ENCODER = "encoder"
@@ -43,7 +42,7 @@ class AttentionKind(StrEnum):
 
 
 class Reduction(StrEnum):
-    """The reduction over the layers and heads of a query; a reduced dimension has size 1."""
+    """The reduction over layers and heads; a reduced dimension has size 1."""
 
     NONE = "none"
     MEAN_HEADS = "mean_heads"
@@ -129,15 +128,11 @@ class StatesQuery:
 
 @dataclass(frozen=True, slots=True)
 class ProbabilityQuery:
-    """A query for the probabilities from which the decoder chooses each target token.
+    """A query for the probabilities from which the decoder chooses each target token."""
 
-    For each position, the result has the `top` likeliest tokens, and probability and rank of the
-    ids in `named`. `first_id` is the forced first token of the target; None if there is none.
-    """
-
-    top: int
-    named: tuple[int, ...] = ()
-    first_id: int | None = None
+    top: int  # number of likeliest tokens of each position in the result
+    named: tuple[int, ...] = ()  # ids whose probability and rank are in the result
+    first_id: int | None = None  # the forced first token of the target
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
@@ -218,9 +213,8 @@ class AttentionJob:
     source: list[int]  # ids, EOS included; or of a text to embed, special tokens included
     target: list[int]  # ids, EOS included; may be empty if all queries are about the encoder
     queries: tuple[Query, ...]
-    # The parts of the model that are switched off. Every job with a knock-out, also with an empty
-    # one, runs in PyTorch, so that its results can be compared. The output of other jobs may come
-    # from native code, whose int8 values differ a little.
+    # Every job with a knock-out, also an empty one, runs in PyTorch, so that its results can be
+    # compared. The output of other jobs may come from native code.
     knockout: Knockout | None = None
 
     @property

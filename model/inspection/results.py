@@ -23,10 +23,9 @@ class TokenProbabilities:
     """The probabilities at each position of a target, given the source and the previous tokens.
 
     T is the number of target tokens, k the number of likeliest tokens, and N the number of named
-    tokens. Candidates are the tokens that the decoder may choose. Their probabilities at a position
-    sum to 1. The probability of any token is exp(logit) / sum of exp(candidate logits); the sum
-    does not include a token that is no candidate. All logarithms are natural. The rank of a token
-    is 1 plus the number of candidates with a larger probability. If fewer than k candidates have a
+    tokens. Candidates are the tokens that the decoder may choose; their probabilities sum to 1. The
+    probability of any token is exp(logit) / sum of exp(candidate logits). The rank of a token is 1
+    plus the number of candidates with a larger probability. If fewer than k candidates have a
     probability above 0, an id of -1 with a log-probability of -inf fills the rest of the row.
     """
 

@@ -10,10 +10,6 @@ from model.layers.attention import mask_bias
 class DecodingCache:
     """The decoding state of all rows of a batch, for every decoder layer.
 
-    If n rows are in use, they are rows 0 to n - 1. When rows become free, the owner of the cache
-    copies the last rows into the free rows with `copy_rows`. An unused row does not affect other
-    rows.
-
     The `max_target_tokens` target positions (L) take memory only in a self-attention decoder.
     """
 

@@ -1,11 +1,7 @@
 """Implements the kernels of decode steps with one token per row, in PyTorch.
 
-Between its matrix products, a decode step of a small model consists of many small operations. On a
-GPU, each operation takes longer to launch than to compute. A kernel joins several of these
-operations.
-
-S is the number of positions in the tensors of keys and values, and L the number of positions in a
-table of positions.
+On a GPU, each of the small operations of a decode step takes longer to launch than to compute. A
+kernel joins several of them. L is the number of positions in a table of positions.
 """
 
 import torch

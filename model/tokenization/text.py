@@ -1,9 +1,8 @@
 """Converts texts to token ids with the `tokenizer.json` of an embedding model.
 
 If a text is much longer than the model's limit, only a part at its beginning (or its end) is
-tokenised. A tokenizer splits a text into words, by rules that look at a few neighbouring
-characters, and then tokenises each word alone. So the tokens of the part are those of the whole
-text, except for tokens near the cut, which are left out.
+tokenised. A tokenizer splits a text into words, and then tokenises each word alone. So the tokens
+of the part are those of the whole text, except for tokens near the cut, which are left out.
 """
 
 from dataclasses import dataclass, replace

@@ -41,22 +41,17 @@ from model.layers.row_kernels import PLAIN, RowKernels
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_ROWS = 8
-"""Smallest number of rows in a decode step.
-
-A step of one row takes as long as a step of eight rows. A step of one row would also use kernels
-for vectors, which sum in another order and therefore round differently.
-"""
+"""A step of one row takes as long as a step of eight rows. It would also use kernels for vectors,
+which sum in another order and therefore round differently."""
 
 MIN_WIDTH = 32
 """Smallest padded length of a source, in tokens."""
 
 MOST_ROWS = 1024
 FEWEST_ROWS = 64
-"""Bounds of the default number of rows. A decode step of the built-in models consists of small
-kernels. Each kernel takes a fixed time, even in a CUDA graph. Together, these times are about as
-long as the computation of 1,000 rows. On an H200, 2,048 rows give 15 % more sentences a second than
-1,024 rows, but each sentence takes longer. A row takes 0.33 MB of memory, mostly for the keys and
-values of 128 source tokens."""
+"""Bounds of the default number of rows. On an H200, 2,048 rows give 15 % more sentences a second
+than 1,024 rows, but each sentence takes longer. A row takes 0.33 MB of memory, mostly for the keys
+and values of 128 source tokens."""
 
 MOVES = (4, 8, 16, 32, 64, 128)
 """Numbers of rows that a graph can copy. A copy of more rows runs without a graph."""
@@ -65,9 +60,8 @@ TOKENS_PER_CALL = 4
 """Number of tokens of each row that one launch decodes.
 
 A launch decodes only one token if scores are requested, if the caller asks for fewer tokens, or if
-no row may get this many. On an H200, the host takes some time to start a launch and to handle its
-tokens. In the same time, the device decodes about one token of each of 1,024 rows. A row that ends
-is computed until the end of the launch, and in the next launch.
+no row may get this many. While the host starts a launch and handles its tokens, an H200 decodes
+about one token of each of 1,024 rows.
 """
 
 OUTPUT_MULTIPLE = 64
@@ -80,8 +74,8 @@ logits of 256 rows take 204 µs for OPUS-MT's 58,101 ids, and 35 µs if they are
 ENCODE_TOKENS = 2048
 """Maximum number of padding tokens that a batch may add to join sources of different lengths.
 
-Each source is padded at least to the next width in `source_widths`. This padding is not counted.
-Encoding this number of padding tokens takes as long as encoding another small batch.
+Each source is padded at least to the next width in `source_widths`, which is not counted. To encode
+these padding tokens takes as long as another small batch.
 """
 
 

@@ -1,10 +1,9 @@
 """Defines the programs of decode steps in Triton's language.
 
-Each row has room for more keys than it uses. `lengths` holds the number of keys that each row uses.
-One program of the attention computes one head of one row. It reads the keys and values in blocks.
-After each block, it keeps the largest score, the sum of the exponentials and the sum of the
-weighted values. The order of summation depends only on the number of keys of the row. A row
-therefore has the same bits in every batch. All programs compute in float32.
+The attention reads the keys and values of one head of one row in blocks. After each block, it keeps
+the largest score, the sum of the exponentials and the sum of the weighted values. The order of
+summation depends only on the number of keys of the row. A row therefore has the same bits in every
+batch. All programs compute in float32.
 
 Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
 """
@@ -41,25 +40,12 @@ def attend_kernel(
     block: tl.constexpr,
     has_new: tl.constexpr,
 ):
-    """Computes the attention of one head of one row.
+    """Computes the attention (B, 1, H, K) of one head of one row, into the contiguous `out`.
 
-    Args:
-        query: Queries (B, H, 1, K).
-        key: Keys (B, H, S, K).
-        value: Values (B, H, S, K).
-        lengths: Number of keys of each row (B,), the new key included.
-        new_key: Last key of each row (B, H, 1, K), if `has_new`.
-        new_value: Last value of each row (B, H, 1, K), if `has_new`.
-        out: Receives the attention (B, 1, H, K); a contiguous tensor.
-        query_row: Distance in memory between two rows of the queries, in elements. The arguments
-            after it give the other distances: between rows, heads, or keys of one head.
-        scale: Factor of the scores.
-        heads: Number of heads (H).
-        head_dim: Size of a head (K).
-        padded_dim: The smallest power of two that is at least K.
-        block: Number of keys that are read at once.
-        has_new: Whether the last key and value come from `new_key` and `new_value`, and are written
-            to `key` and `value`.
+    With `has_new`, the last key and value of each row are in `new_key` and `new_value`, and are
+    written to `key` and `value`. `lengths` includes them. The arguments from `query_row` on are
+    distances in memory, in elements: between rows, heads, or keys of one head. `padded_dim` is a
+    power of two that is at least K. `block` keys are read at once.
     """
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1).to(tl.int64)
@@ -181,16 +167,10 @@ def recur_kernel(forget, update, cell, out, width: tl.constexpr, padded_width: t
 
 @triton.jit
 def part_maximum_kernel(logits, largest, ids, columns, parts, logits_row, part: tl.constexpr):
-    """Finds the largest of up to `part` logits of one row, and its id.
+    """Finds the largest of up to `part` logits of one row (B, V), and its id.
 
-    Args:
-        logits: Logits (B, V).
-        largest: Receives the largest logit of each part of each row (B, P), in float32.
-        ids: Receives the ids of these logits (B, P).
-        columns: Number of logits of a row (V).
-        parts: Number of parts of a row (P).
-        logits_row: Distance in memory between two rows of the logits, in elements.
-        part: Number of logits of a part.
+    `largest` and `ids` are (B, P) for P `parts` of a row of V `columns`. `logits_row` is the
+    distance in memory between two rows.
     """
     row = tl.program_id(0).to(tl.int64)
     number = tl.program_id(1)

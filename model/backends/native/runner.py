@@ -49,10 +49,8 @@ from model.sequence import BatchStats, EngineLimits, Sequence
 TOKENS_PER_CALL = 52
 """Maximum number of tokens per row in one call.
 
-Calls of one token were slower: with 32 rows, Python took an eighth of the time. Sequences also
-entered one by one, so fewer of them were encoded together. Finished rows and waiting sequences wait
-for the end of the call (19 ms at 32 rows, 34 ms at 64 rows). `tokens_per_step` of
-`model.engine.engine.Engine` says when a call decodes fewer tokens.
+Calls of one token were slower: with 32 rows, Python took an eighth of the time. Finished rows and
+waiting sequences wait for the end of the call (19 ms at 32 rows, 34 ms at 64 rows).
 """
 
 ENCODE_TOKENS = 512
