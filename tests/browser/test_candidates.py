@@ -138,6 +138,18 @@ def test_failure_is_told_where_the_list_would_be(reader: Reader, page: Page, wat
     expect(page.locator("#candidates")).to_contain_text("could not be loaded")
 
 
+def test_refused_candidate_is_told(reader: Reader, page: Page, watch: Watch) -> None:
+    """Such as behind a placeholder, whose signs the model does not write."""
+    watch.allow("Failed to load resource")
+    translated(reader, "The cat sat on {name} today.")
+    own = reader.output.text_content() or ""
+    reader.word("hoje").click()
+    page.locator("#candidates li button").first.click()
+    expect(page.locator("#candidates")).to_contain_text("The model cannot go on from there.")
+    expect(reader.button("Close")).to_be_focused()
+    expect(reader.output).to_have_text(own)
+
+
 def test_translation_goes_on_from_a_candidate(reader: Reader, page: Page, api: Api) -> None:
     """The list told what could have come, and none of it could be chosen."""
     translated(reader, POOL)

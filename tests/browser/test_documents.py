@@ -113,12 +113,12 @@ def test_refusal_is_told_and_another_file_goes_through(page: Page, watch: Watch)
     expect(notice).to_be_hidden()
 
 
-def test_server_without_documents_says_so(page: Page) -> None:
+def test_server_without_documents_says_so(reader: Reader, page: Page) -> None:
     def switch_off(route: Route) -> None:
         route.fulfill(json=route.fetch().json() | {"filesTranslation": False})
 
     page.route("**/frontend/settings", switch_off)
-    page.goto("/#way=documents")
+    reader.open().field.evaluate(DROP, ["kids.txt", KIDS])
     expect(page.get_by_text("REGARD_FILES=true")).to_be_visible()
     expect(page.locator(".drop")).to_have_count(0)
 

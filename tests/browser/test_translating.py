@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
-from tests.browser.conftest import Api
+from tests.browser.conftest import Api, Watch
 from tests.browser.reader import KIDS, POOL, TWO, Reader, posted
 
 pytestmark = pytest.mark.browser
@@ -254,6 +254,28 @@ def test_other_translation_of_one_sentence_can_be_taken(
     expect(reader.output).to_have_text(api.translate(TWO)["translatedText"])
 
 
+def test_other_translation_of_a_text_without_aligned_words_is_taken_whole(
+    reader: Reader, page: Page, api: Api, watch: Watch
+) -> None:
+    """As where two models translate, one after the other."""
+    watch.allow("Failed to load resource")
+    refusal = {"error": "Invalid request", "error_type": "invalid_request"}
+
+    def refuse(route: Route) -> None:
+        if posted(route.request).get("return_alignment"):
+            route.fulfill(status=400, json=refusal)
+        else:
+            route.fallback()
+
+    page.route("**/translate", refuse)
+    reader.open(text=TWO, source="en", others="yes")
+    plain = api.translate(TWO, return_alignment=False, alternatives=3)
+    other = next(t for t in plain["alternatives"] if t != reader.output.text_content())
+    reader.button(other).click()
+    expect(reader.output).to_have_text(other)
+    expect(reader.button(other)).to_have_attribute("aria-pressed", "true")
+
+
 def shell_words(command: str) -> list[str]:
     script = f'curl() {{ printf "%s\\0" "$@"; }}\n{command}'
     result = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
@@ -359,6 +381,9 @@ def test_reading_aloud_can_be_stopped(reader: Reader, page: Page) -> None:
     page.evaluate("speeches[0].onend()")  # the first was stopped before
     expect(stop).to_be_visible()
     page.evaluate("speeches.at(-1).onend()")
+    expect(listen).to_be_visible()
+    listen.click()
+    reader.choose("way", "documents").choose("way", "translate")
     expect(listen).to_be_visible()
     listen.click()
     reader.field.fill(KIDS)

@@ -45,6 +45,7 @@ export const translate = {
     close: 'Close',
     candidatesLoading: 'Asking for the likeliest words here …',
     candidatesFailed: 'The likeliest words could not be loaded.',
+    candidatesRefused: 'The model cannot go on from there. Another word may do.',
     candidatesGo: 'Choose one, and the translation goes on from there.',
     candidatesWord: 'The model wrote “{piece}” with a probability of {share}. The likeliest here:',
     candidatesPiece:
@@ -100,6 +101,7 @@ export const translate = {
     close: 'Fechar',
     candidatesLoading: 'Buscando as palavras mais prováveis aqui …',
     candidatesFailed: 'Não foi possível carregar as palavras mais prováveis.',
+    candidatesRefused: 'O modelo não pode continuar a partir daí. Tente outra palavra.',
     candidatesGo: 'Escolha uma, e a tradução continua a partir dela.',
     candidatesWord: 'O modelo escreveu “{piece}” com probabilidade de {share}. As mais prováveis aqui:',
     candidatesPiece:

@@ -53,16 +53,18 @@ export class Candidates {
     try {
       const reply = await this.#latest.run((signal) => post('attention', body, signal));
       if (reply === undefined) return;
-      const go = (prefix) => choose(prefix).catch(() => this.#fail());
+      const go = (prefix) => choose(prefix).catch(() => this.#fail('candidatesRefused'));
       this.content.replaceChildren(...described(reply.items[0], start, node.textContent ?? '', go));
       this.root.scrollIntoView({ block: 'nearest' });
     } catch {
-      this.#fail();
+      this.#fail('candidatesFailed');
     }
   }
 
-  #fail() {
-    this.content.replaceChildren(element('p', { text: say('candidatesFailed') }));
+  #fail(name) {
+    const hasFocus = this.root.contains(document.activeElement);
+    this.content.replaceChildren(element('p', { text: say(name) }));
+    if (hasFocus) within(this.root, 'button').focus(); // The chosen button is gone.
   }
 
   /** Hides the list. */

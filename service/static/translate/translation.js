@@ -212,6 +212,7 @@ export class TranslationPanel {
   #update(view, before) {
     const read = ['task', 'model', 'text', 'source', 'target'];
     const isOther = read.some((name) => view[name] !== before[name]);
+    if (view.way !== before.way) this.#hush();
     if (isOther) this.#schedule(view, before);
     else if (view.wanted !== before.wanted) this.#showChoice();
     this.#render(view);
