@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Api
-from tests.browser.reader import KIDS, PHONE, Reader, number, percent
+from tests.browser.reader import KIDS, PHONE, Reader, box_of, number, percent
 
 pytestmark = pytest.mark.browser
 
@@ -178,6 +178,9 @@ def test_switches_are_used_by_keyboard(reader: Reader, page: Page) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(page.locator(READOUT)).to_have_text("Encoder, layer 2, head 1: off.")
+    label = page.locator("#switches-map [data-label=row-1]")
+    expect(label).to_have_attribute("font-weight", "bold")
+    assert box_of(label)["x"] >= box_of(page.locator("#switches-map"))["x"]  # it was cut
     expect(verdict(page)).to_contain_text("With 1 part off")
     page.keyboard.press("Enter")
     expect(verdict(page)).to_contain_text("Everything is on:")

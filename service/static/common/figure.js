@@ -6,6 +6,7 @@ import { decimal, splitMark } from './text.js';
 
 export const FAMILY = '"Helvetica Neue", "Segoe UI", "Liberation Sans", Arial, sans-serif';
 export const FONT = 13;
+export const BOLD = 1.06; // Width of bold letters, as a share of usual ones.
 const GAP = 8;
 const MIN_CELL = 15;
 const MAX_CELL = 44;
@@ -107,7 +108,7 @@ function moveMarker(marker, cell, names, stroke, width) {
 function measure({ rows, columns, rowTitle, columnTitle }, width) {
   const letters = Math.round(Math.min(MAX_LABEL, Math.max(MIN_LABEL, width * LABEL_SHARE)));
   const labelWidth = (label) => textWidth(short(label, letters));
-  const rowWidth = Math.max(...rows.map(labelWidth), textWidth(`↓ ${rowTitle}`));
+  const rowWidth = Math.max(...rows.map((label) => BOLD * labelWidth(label)), textWidth(`↓ ${rowTitle}`));
   const columnWidth = Math.max(...columns.map(labelWidth));
   const left = Math.ceil(rowWidth) + GAP;
   const overhang = columnWidth * Math.cos(SLANT);

@@ -3,7 +3,7 @@
 import { short, topOf } from '../common/computation.js';
 import { SVG, setAttribute, svg } from '../common/dom.js';
 import { saveButtons } from '../common/export.js';
-import { FAMILY, FONT, textWidth } from '../common/figure.js';
+import { BOLD, FAMILY, FONT, textWidth } from '../common/figure.js';
 import { palette } from '../common/palette.js';
 import { WIDTH } from '../common/picture.js';
 import { DEFAULTS, toFragment } from '../common/state.js';
@@ -135,7 +135,7 @@ function part(pen, name, box, lines = []) {
 
 /** Writes a line around a place; one that is wider than its room is squeezed. */
 function line({ font, colours }, text, x, y, room, attributes = {}) {
-  const width = (textWidth(text) * font * (attributes['font-weight'] === 'bold' ? 1.1 : 1)) / FONT;
+  const width = (textWidth(text) * font * (attributes['font-weight'] === 'bold' ? BOLD : 1)) / FONT;
   const squeezed = width > room ? { textLength: room, lengthAdjust: 'spacingAndGlyphs' } : {};
   return svg('text', { x, y, 'text-anchor': 'middle', fill: colours.ink, ...squeezed, ...attributes }, text);
 }
