@@ -1,11 +1,16 @@
-"""Captures attention from passes through a model.
+"""Runs forward passes in slices, and captures attention from them.
 
-A fused kernel computes the hidden states, and does not return the attention weights. The weights of
-the requested layers and heads are therefore computed separately, from the same queries and keys.
+A slice is a part of a pass, such as half a layer of a batch. Between two slices a worker can do
+other work. A fused kernel computes the hidden states, and does not return the attention weights.
+The weights of the requested layers and heads are therefore computed separately, from the same
+queries and keys.
 """
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import add
+from typing import TypeVar
 
 import torch
 
@@ -13,12 +18,61 @@ from model.architectures.embedding import TokenParts
 from model.architectures.stack import Stack, TextEncoder
 from model.backends.encoder_batch import PackedBatch, run_layers
 from model.config import TextEncoderConfig
-from model.encoding.sliced_pass import SlicedPass, batches
 from model.errors import AttentionQueryError
 from model.inspection.captures.capture import AttentionSite, Capture, ProjectedHeads, Result, Slices
 from model.inspection.captures.factory import new_captures
 from model.inspection.query import AttentionJob, AttentionKind, listed
 from model.sequence import check_ids
+
+Job = TypeVar("Job")
+
+
+class SlicedPass(ABC):
+    def __init__(self) -> None:
+        self.slices = self.compute()
+        self.is_done = False
+
+    @abstractmethod
+    def compute(self) -> Slices[None]:
+        """Runs the whole pass, and yields between its slices."""
+
+    @torch.inference_mode()
+    def advance(self) -> bool:
+        """Returns False if the pass has ended."""
+        for _ in self.slices:
+            return True
+        self.is_done = True
+        return False
+
+
+def batches(
+    jobs: Iterable[Job],
+    lengths: Callable[[Job], tuple[int, ...]],
+    max_tokens: int,
+    pads: bool = False,
+) -> Iterator[list[Job]]:
+    """Yields batches of jobs in the given order.
+
+    `lengths` returns one or more lengths of a job in tokens, such as those of source and target.
+    The lengths of each kind add up to at most `max_tokens` in a batch of more than one job. With
+    `pads`, all jobs of a batch count as its longest job. They must be sorted from short to long.
+    """
+    batch: list[Job] = []
+    totals: tuple[int, ...] = ()
+    for job in jobs:
+        sizes = grown = lengths(job)
+        if batch and pads:
+            grown = tuple(size * (len(batch) + 1) for size in sizes)
+        elif batch:
+            grown = tuple(map(add, totals, sizes))
+        if batch and max(grown) > max_tokens:
+            yield batch
+            batch, grown = [], sizes
+        batch.append(job)
+        totals = grown
+    if batch:
+        yield batch
+
 
 SLICE_TOKENS = 128
 """Default for the approximate number of tokens in a slice."""

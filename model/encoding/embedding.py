@@ -28,7 +28,7 @@ from model.config import (
     Pooling,
     SparseConfig,
 )
-from model.encoding.sliced_pass import SlicedPass, batches
+from model.encoding.capture_pass import SlicedPass, batches
 from model.inspection.captures.capture import Slices
 from model.layers.attention import fuse_projections, new_norm
 from model.layers.sublayers import ACTIVATIONS

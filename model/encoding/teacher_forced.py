@@ -15,11 +15,11 @@ from model.encoding.capture_pass import (
     SLICE_TOKENS,
     CapturedJob,
     CapturePass,
+    batches,
     last_layer,
     run_captured,
     run_encoder,
 )
-from model.encoding.sliced_pass import batches
 from model.inspection.captures.capture import DecoderOutput, Slices
 from model.inspection.query import AttentionJob, AttentionKind, check_job
 

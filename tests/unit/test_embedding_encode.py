@@ -11,8 +11,8 @@ from torch.testing import assert_close
 
 from model.backends.encoder_batch import HiddenTexts, LayerBatch, padded_batch, run_layers
 from model.config import Activation, DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
+from model.encoding.capture_pass import batches
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, EmbeddingModel, embed, pool
-from model.encoding.sliced_pass import batches
 from model.errors import InputError, UnsupportedModelError
 from tests.text_models import SIZES, jobs, new_model, text_config
 

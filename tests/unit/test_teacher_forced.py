@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from model.architectures.seq2seq import Decoder, EncoderDecoder
 from model.backends import encoder_batch
 from model.backends.encoder_batch import PackedBatch, encode_padded
-from model.encoding.capture_pass import CapturedJob, run_encoder
-from model.encoding.sliced_pass import batches
+from model.encoding.capture_pass import CapturedJob, batches, run_encoder
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import AttentionQueryError
 from model.inspection.captures import maps as map_capture

@@ -57,15 +57,11 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "marian": {
-        "norm": NormPosition.POST,
         "sinusoids": Sinusoids.HUGGING_FACE,
-        "position_offset": 0,
-        "has_output_bias": True,
         "scales_embeddings": False,
     },
     "m2m_100": {
         "norm": NormPosition.PRE,
-        "sinusoids": Sinusoids.MARIAN,
         "position_offset": 2,
         "has_output_bias": False,
         "scales_embeddings": True,
@@ -76,12 +72,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "has_sinusoids": False,
         "position_offset": 2,
         "norms_embedding": True,
-        "has_output_bias": True,
         "scales_embeddings": False,
         "min_target_tokens": MULTILINGUAL_TARGET,
     },
 }
-"""Properties of a `model_type` that the library transformers fixes in code.
+"""Properties that the library transformers fixes in code, unless they are those of ModelConfig.
 
 `scales_embeddings` is the default of the option `scale_embedding`.
 """

@@ -54,20 +54,19 @@ NEVER = float("-inf")
 
 def new_captures(job: AttentionJob, device: torch.device, slice_rows: int) -> list[Capture]:
     lengths = len(job.source), len(job.target)
-    return [_new_capture(query, lengths, device, slice_rows) for query in job.queries]
 
+    def capture(query: Query) -> Capture:
+        if isinstance(query, TraceQuery):
+            return TraceCapture(query)
+        if isinstance(query, StatesQuery):
+            return StatesCapture(query)
+        if isinstance(query, ProbabilityQuery):
+            return ProbabilityCapture(query)
+        shapes = {kind: query.shape(kind, *lengths) for kind in query.kinds}
+        maps = {kind: torch.zeros(shape, device=device) for kind, shape in shapes.items()}
+        return MapsCapture(query, maps, slice_rows)
 
-def _new_capture(
-    query: Query, lengths: tuple[int, int], device: torch.device, slice_rows: int
-) -> Capture:
-    if isinstance(query, TraceQuery):
-        return TraceCapture(query)
-    if isinstance(query, StatesQuery):
-        return StatesCapture(query)
-    if isinstance(query, ProbabilityQuery):
-        return ProbabilityCapture(query)
-    maps = {kind: torch.zeros(query.shape(kind, *lengths), device=device) for kind in query.kinds}
-    return MapsCapture(query, maps, slice_rows)
+    return [capture(query) for query in job.queries]
 
 
 class TraceCapture(Capture):
