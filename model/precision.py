@@ -65,10 +65,7 @@ def fastest_float(device: torch.device) -> Precision:
 
 
 def select_device(name: str) -> torch.device:
-    """Returns the device of that name; `auto` selects a CUDA device if there is one, else the CPU.
-
-    A CUDA device with an index, such as `cuda:1`, becomes the current device of the thread.
-    """
+    """Makes a CUDA device with an index, such as `cuda:1`, the current device of the thread."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -171,7 +171,7 @@ def sides_of(source: object, target: object) -> Sides:
 
 
 def _codes(text: object) -> list[str]:
-    """Returns the codes in a text: three in `deu_eng_fra`, two in `de+en`, none in `ROMANCE`."""
+    """Finds three codes in `deu_eng_fra`, two in `de+en`, none in `ROMANCE`."""
     if not isinstance(text, str):
         return []
     parts = text.split("+") if "+" in text else [text]
@@ -187,10 +187,7 @@ def pair_of(source: object, target: object) -> tuple[str, str] | None:
 
 
 def choose_target(target: str, tokens: Mapping[str, str]) -> str | None:
-    """Returns the token of a language tag, or of its first variant, such as `zh-Hans` for `zh`.
-
-    `tokens` maps each token to its tag. If there is no such token, the result is None.
-    """
+    """Returns the token of a language tag, or of its first variant, such as `zh-Hans` for `zh`."""
     variants = [token for token, tag in tokens.items() if tag.partition("-")[0] == target]
     own = [token for token, tag in tokens.items() if tag == target]
     return next(iter([*own, *variants]), None)

@@ -100,11 +100,10 @@ def bias_rows(table: Tensor, first: int, end: int, length: int) -> Tensor:
 class RelativeBias(nn.Module):
     """The term that each head adds to an attention score.
 
-    The term depends on the distance from query to key. All layers share the terms. Each distance
-    belongs to a bucket, and each bucket has one learned term per head. Half of the buckets are for
-    keys after the query, and the other half are for all other keys. In each half, the first buckets
-    hold one distance each. The later buckets hold ranges of distances, which are spaced
-    logarithmically up to `max_distance`. In causal attention, all buckets are for earlier keys.
+    All layers share the terms. Each distance from query to key belongs to a bucket, and each bucket
+    has one learned term per head. Half of the buckets are for keys after the query, unless
+    attention is causal. In each half, the first buckets hold one distance each. The later buckets
+    hold ranges of distances, which are spaced logarithmically up to `max_distance`.
 
     Source: Raffel et al. 2020 (T5), section 2.1.
     """

@@ -82,8 +82,7 @@ JINA_GATE = {
 IGNORED = re.compile(
     r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\.|^vocab_"
 )
-"""position_ids and token_type_ids are constants. The pooler is a layer on the first token's vector;
-sentence vectors do not need this layer. cls, lm_head and vocab_* predict masked words."""
+"""Constants, the pooler on the first token's vector, and heads that predict masked words."""
 
 
 def bert_names(layer: Mapping[str, str], place: str = "encoder.layer") -> dict[str, str]:

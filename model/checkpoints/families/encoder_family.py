@@ -93,7 +93,6 @@ def read_sizes(
 def hugging_face_sizes(
     ffn_dim: int, layers: int, positions: int, vocab: int, width: int = 768, heads: int = 12
 ) -> dict[str, tuple[str, int]]:
-    """Returns the usual names of the options for `read_sizes`, with these defaults."""
     return {
         "d_model": ("hidden_size", width),
         "heads": ("num_attention_heads", heads),
