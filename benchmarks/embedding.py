@@ -33,7 +33,7 @@ from benchmarks.throughput import RATE, measure_engines
 FLOAT32 = f"{OURS}-float32"
 PEER = "sentence-transformers"
 BEST = "best peer in bfloat16"
-BATCHES = (32, 64, 128)
+BATCHES = (32, 64, 128, 8)
 TOLERANCE = 1e-5
 """Allowed difference of a component between Regard's float32 vectors and the peer's."""
 SINGLES = 100

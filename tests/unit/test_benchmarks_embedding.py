@@ -5,15 +5,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import embedding, ours
+from benchmarks import embedding, ours, random_encoders
 from benchmarks import options as command_line
 from benchmarks.contestants import EMBEDDERS
-from benchmarks.embedding import ALL, FLOAT32, ONE, PEER, best_peer, contestants
+from benchmarks.embedding import ALL, BATCHES, FLOAT32, ONE, PEER, best_peer, contestants
 from benchmarks.options import Options
 from benchmarks.peers import vectors
 from benchmarks.processes import Engine
 from benchmarks.report import OURS, Result, Sample
-from model.checkpoints.families.sentence_transformers import find_embedding_models
+from model.backends.native.library import is_supported
+from model.checkpoints.families.sentence_transformers import (
+    find_embedding_models,
+    load_tokenizer,
+    read_config,
+)
 from tests.tiny_text import write_model
 
 
@@ -67,10 +72,24 @@ def test_peers_are_chosen_by_the_beginning_of_their_names(tmp_path: Path) -> Non
     none = contestants(options_for(tmp_path, "--peers", "none"), ALL, tmp_path)
     assert list(none) == [OURS, FLOAT32]
     some = contestants(options_for(tmp_path, "--peers", f"{PEER}-bfloat16"), ALL, tmp_path)
-    assert list(some)[2:] == [f"{PEER}-bfloat16-{size}" for size in (32, 64, 128)]
+    assert list(some)[2:] == [f"{PEER}-bfloat16-{size}" for size in BATCHES]
     single = contestants(options_for(tmp_path), ONE, tmp_path)
     kinds = ("bfloat16", "float32")
     assert list(single)[2:] == [f"{each}-{kind}" for kind in kinds for each in EMBEDDERS]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", random_encoders.SHAPES)
+def test_random_encoders_are_served_by_native_code(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, options = random_encoders.SHAPES[name]
+    small = options | {"num_hidden_layers": 1, "intermediate_size": 64}
+    monkeypatch.setitem(random_encoders.SHAPES, name, (kind, small))
+    random_encoders.write(name, tmp_path)
+    (files,) = find_embedding_models(str(tmp_path))
+    assert is_supported(read_config(files).encoder)
+    assert load_tokenizer(files, read_config(files)).tokenize("hello world").tokenized.ids
 
 
 @pytest.mark.slow
