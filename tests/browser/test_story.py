@@ -202,7 +202,7 @@ def test_drawing_has_the_servers_numbers(story: Page, api: Api, sentence: Any) -
     place = sentence["target"]["tokens"].index("▁eles")
     encoder, cross = (np.array(each["data"]) for each in sentence["attentions"])
     last = len(cross) - 1
-    heads = {
+    heads: dict[str, tuple[Any, ...]] = {
         "encoder": (encoder, LAYER, HEAD, THEY),
         "decoder": (cross, last, cross[last, :, place, THEY].argmax(), place),
     }

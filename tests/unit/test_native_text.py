@@ -41,7 +41,7 @@ def native_model(library: Library, **changes: Any) -> EmbeddingModel:
 
 
 def cosines(found: list[Vectors], wanted: list[Vectors]) -> NDArray[np.float64]:
-    pairs = zip(np.float64(found), np.float64(wanted), strict=True)
+    pairs = zip(np.asarray(found, np.float64), np.asarray(wanted, np.float64), strict=True)
     return np.array([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in pairs])
 
 

@@ -128,7 +128,7 @@ def test_pieces_of_the_source_alone_are_never_chosen(
     tmp_path: Path, width: int, bias: float, dtype: str
 ) -> None:
     folder = tmp_path / "en-de"
-    sizes = {f"{side}_ffn_dim": width for side in ("encoder", "decoder")}
+    sizes: dict[str, Any] = {f"{side}_ffn_dim": width for side in ("encoder", "decoder")}
     theirs = write_marian(folder, tokens=(">>deu<<",), d_model=width, **sizes)
     excluded = source_only_ids(folder)
     theirs.final_logits_bias[:, [*excluded]] += bias  # so that some are the most probable
