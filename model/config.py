@@ -360,8 +360,24 @@ class SparseConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class MultiVectorConfig:
+    """A vector for each token (ColBERT), and how queries and documents are read.
+
+    `markers` and `max_tokens` have an item for queries, and one for documents.
+    """
+
+    markers: tuple[int, ...]  # ids before each text; () if there are none
+    max_tokens: tuple[int, int]
+    filler: int | None  # id that fills queries up to their limit
+    attends_filler: bool  # whether other tokens attend to it
+    skipped: frozenset[int]  # ids in documents that get no vector
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddingConfig:
     """An encoder, its pooling and the modules after pooling. With `sparse` it has only an encoder.
+
+    With `multi`, the modules compute a vector for each token.
 
     Raises:
         UnsupportedModelError: The parts do not fit together, or the default prompt is unknown.
@@ -374,6 +390,7 @@ class EmbeddingConfig:
     prompts: Mapping[str, str] = field(default_factory=dict)  # name to prefix of a text
     default_prompt: str | None = None  # name used if a request names none; None for no prefix
     sparse: SparseConfig | None = None
+    multi: MultiVectorConfig | None = None
 
     def __post_init__(self) -> None:
         reasons = []

@@ -151,7 +151,8 @@ class PackedBatch(LayerBatch):
 
     Attention is computed once for each group of adjacent texts of equal length. An entry of
     `knockouts` is None if nothing is switched off in its text. `segments` has the tokens of each
-    text, and of a padding text at the end if there is one. `attended` has the keys of each.
+    text, and of a padding text at the end if there is one. `attended` has the keys of each. If
+    `visible` has numbers of tokens, only the first tokens of each text are keys.
     """
 
     kinds: tuple[AttentionKind, ...] = (AttentionKind.ENCODER,)  # of the sublayers of a layer
@@ -162,6 +163,7 @@ class PackedBatch(LayerBatch):
         sequences: Sequence[list[int]],
         knockouts: Sequence[Knockout | None] = (),
         is_single: bool = False,
+        visible: Sequence[int] = (),
     ) -> None:
         self.stack = stack
         self.layers = stack.blocks
@@ -171,8 +173,12 @@ class PackedBatch(LayerBatch):
         lengths = [*self.lengths, padding] if padding else self.lengths
         self.num_tokens, self.longest = sum(lengths), max(lengths)
         self.segments = self.attended = segments(lengths)
+        if visible:
+            counts = [*visible, *lengths[len(visible) :]]
+            each = zip(self.segments, counts, strict=True)
+            self.attended = [slice(own.start, own.start + count) for own, count in each]
         self.knockouts = [*knockouts, *[None] * (len(lengths) - len(knockouts))]
-        self.groups = list(groups(lengths, is_single or any(knockouts)))
+        self.groups = list(groups(lengths, is_single or any(knockouts) or bool(visible)))
         self.tokens, self.positions = packed_tokens(sequences, padding, stack.device)
         self.x = self._parts().embedded  # (1, N, D)
         self.biases = stack.biases(self.longest)
@@ -451,20 +457,26 @@ def pads_on(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-def begin_batch(encoder: Stack, sequences: Sequence[list[int]]) -> LayerBatch:
+def begin_batch(
+    encoder: Stack, sequences: Sequence[list[int]], visible: Sequence[int] = ()
+) -> LayerBatch:
+    """Returns a batch of texts. `visible` has the number of first tokens that are attended."""
     # On a GPU, the attention of each group of a packed batch would take a launch of its own.
     if pads_on(encoder.device):
-        return padded_batch(encoder, sequences)
-    return PackedBatch(encoder, sequences)
+        return padded_batch(encoder, sequences, visible)
+    return PackedBatch(encoder, sequences, visible=visible)
 
 
-def padded_batch(encoder: Stack, sequences: Sequence[list[int]]) -> PaddedBatch:
+def padded_batch(
+    encoder: Stack, sequences: Sequence[list[int]], visible: Sequence[int] = ()
+) -> PaddedBatch:
     lengths = [len(ids) for ids in sequences]
     width = -(-max(lengths) // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
     numbers = np.zeros((len(sequences), width + 1), np.int64)
     numbers[:, width] = lengths
     is_token = np.arange(width) < numbers[:, width:]
     numbers[:, :width][is_token] = np.fromiter(chain.from_iterable(sequences), np.int64)
+    numbers[:, width] = visible or lengths
     uploaded = upload(numbers, encoder.device)
     source, ends = uploaded[:, :width], uploaded[:, width:]
     mask = torch.arange(width, device=encoder.device) < ends  # (B, S)

@@ -31,7 +31,15 @@ from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.names import fill, fill_encoder, name_pairs, normal_names
 from model.checkpoints.quantize import DEGENERATE, all_samples
 from model.config import EmbeddingConfig
-from model.encoding.embedding import Dense, EmbeddingJob, EmbeddingModel, Vectors, embed, on_device
+from model.encoding.embedding import (
+    Dense,
+    EmbeddingJob,
+    EmbeddingModel,
+    Normalize,
+    Vectors,
+    embed,
+    on_device,
+)
 from model.precision import Precision, select_precision
 from model.quantization.asymmetric import quantize, restore
 
@@ -68,6 +76,8 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     config = read_config(files)
     if config.sparse is not None:
         return _load_sparse(files, config, device, dtype)
+    if config.multi is not None:
+        return _load_multi_vector(files, config, device, dtype)
     precision = select_native_precision(config.encoder, dtype, device)
     if device.type == "cpu" and config.encoder.blocks and not is_supported(config.encoder):
         logger.info(
@@ -95,12 +105,12 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
 
 
 def _fill_head(model: EmbeddingModel, files: EmbeddingFiles) -> None:
-    folders = [folder for kind, folder in files.head or () if kind != "Pooling"]
-    for module, folder in zip(model.head, folders, strict=True):
-        if parameters := [name for name, _ in module.named_parameters()]:
-            weights, prefix = find_weights(folder), "" if isinstance(module, Dense) else "norm."
-            names = [(name, prefix + name) for name in parameters]
-            fill(module, read_tensors(weights), names, NOTHING, str(weights))
+    folders = [folder for kind, folder in files.head or () if kind in ("Dense", "LayerNorm")]
+    modules = [module for module in model.head if not isinstance(module, Normalize)]
+    for module, folder in zip(modules, folders, strict=True):
+        weights, prefix = find_weights(folder), "" if isinstance(module, Dense) else "norm."
+        names = [(name, prefix + name) for name, _ in module.named_parameters()]
+        fill(module, read_tensors(weights), names, NOTHING, str(weights))
 
 
 def _load_sparse(
@@ -118,6 +128,25 @@ def _load_sparse(
     for ours, theirs in (("dense", dense), ("norm", norm)):
         pairs += [(f"words.{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias")]
     fill(model, arrays, [*pairs, ("words.bias", bias)], family.ignored, str(path))
+    return _without_check(model, device, dtype)
+
+
+def _load_multi_vector(
+    files: EmbeddingFiles, config: EmbeddingConfig, device: torch.device, dtype: str
+) -> EmbeddingModel:
+    """Returns a ColBERT model; `auto` selects as for cross-encoders."""
+    path, options = find_weights(files.encoder), read_options(files.encoder / CONFIG)
+    family = family_of(options, CONFIG)
+    arrays = dict(normal_names(read_tensors(path), family))
+    with torch.device("meta"):
+        model = EmbeddingModel(config)
+    if files.head is None:
+        found = {name: arrays.pop(name) for name in ("linear.weight",) if name in arrays}
+        fill(model.head[0], found, [("linear.weight", "linear.weight")], NOTHING, str(path))
+    else:
+        _fill_head(model, files)
+    pairs = name_pairs(family, model.encoder)
+    fill(model.encoder, arrays, pairs, family.ignored, str(path))
     return _without_check(model, device, dtype)
 
 

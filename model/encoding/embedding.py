@@ -186,6 +186,10 @@ class EmbeddingModel(nn.Module):
 
     def begin(self, sequences: Sequence[list[int]]) -> LayerBatch:
         """Returns a batch of texts, given the ids of each text."""
+        multi = self.config.multi
+        if multi is not None and not multi.attends_filler:
+            visible = [count_visible(ids, multi.filler) for ids in sequences]
+            return begin_batch(self.encoder, sequences, visible)
         if self.native is None:
             return begin_batch(self.encoder, sequences)
         return self.native.begin(sequences)
@@ -201,6 +205,13 @@ class EmbeddingModel(nn.Module):
         head = self.head[:-1] if is_raw and self.config.is_normalized else self.head
         embedded: Tensor = head(pooled)
         return embedded
+
+
+def count_visible(ids: list[int], filler: int | None) -> int:
+    count = len(ids)
+    while count > 1 and ids[count - 1] == filler:
+        count -= 1
+    return count
 
 
 def new_module(config: HeadConfig) -> nn.Module:
@@ -246,8 +257,9 @@ class MeanOfMemory:
 class EmbeddingJob:
     """One text to embed: its ids, special tokens included, truncated to the model's limit.
 
-    With `is_per_token`, the result is the last hidden state of each token. Else it is one vector,
-    and `is_raw` skips a final Normalize module, which would scale it to Euclidean length 1.
+    With `is_per_token`, the result is the last hidden state of each token, or its vector in a
+    ColBERT model. Else it is one vector, and `is_raw` skips a final Normalize module, which would
+    scale it to Euclidean length 1.
     """
 
     ids: list[int]
@@ -320,7 +332,10 @@ class EmbeddingEncode(SlicedPass):
         for row, job in enumerate(jobs):
             states = texts.states[row : row + 1, : len(job.ids)]
             if job.is_per_token:
-                self.finished.append(([batch[row]], states.float()))
+                states = states.float()
+                if isinstance(self.model, EmbeddingModel) and self.model.config.multi is not None:
+                    states = self.model.head(states[0])[None]
+                self.finished.append(([batch[row]], states))
             elif words is not None:
                 weights = words(states[0], self.model.encoder.embedding.tokens)
                 self.finished.append(([batch[row]], weights[None]))

@@ -1,7 +1,7 @@
 """The served models without their weights; only the workers have the weights."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from model.checkpoints.families.cross_encoders import (
@@ -24,6 +24,8 @@ from service.errors import UnsupportedLanguageError
 from service.items import EMBED, RERANK, TRANSLATE
 from service.models.text_reader import TextReader
 from service.workers.messages import AnyFiles
+
+FORMS = ("query", "document")
 
 ModelState = Literal["loading", "ready", "unloading", "failed", "available"]
 """State of one model, as `GET /v1/models` reports it."""
@@ -151,6 +153,19 @@ class ServedEmbedder(AnyServed):
 
     @property
     def reader(self) -> TextReader:
+        """Returns a TextReader; that of a ColBERT model has a reader for each form of a text."""
+        reader, multi = self._reader, self.config.multi
+        if multi is None:
+            return reader
+        query_tokens, document_tokens = multi.max_tokens
+        own = len(reader.before) - len(multi.markers[1:])  # without the marker of documents
+        before = [*reader.before[:own], *multi.markers[:1]]
+        query = replace(reader, before=before, max_tokens=query_tokens, filler=multi.filler)
+        document = replace(reader, max_tokens=document_tokens, skipped=multi.skipped)
+        return replace(reader, forms=dict(zip(FORMS, (query, document), strict=True)))
+
+    @property
+    def _reader(self) -> TextReader:
         return TextReader(
             self.name,
             self.tokenizer.encode,

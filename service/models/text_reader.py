@@ -22,6 +22,7 @@ class ReadText:
     ids: list[int]  # with special tokens and the prompt
     num_tokens: int  # before truncation; it is only a lower bound if `is_exact` is false
     is_exact: bool = True
+    kept: list[int] | None = None  # indices of the ids whose vectors are returned; None for all
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,11 @@ class TextReader:
     # the model needs no language.
     languages: Mapping[str, list[int]] = field(default_factory=dict)
     is_sparse: bool = False  # whether embeddings are weights of words
+    # Readers of the forms of a text, `query` and `document`, in a model with a vector for each
+    # token (ColBERT).
+    forms: Mapping[str, "TextReader"] = field(default_factory=dict)
+    filler: int | None = None  # id put behind a text up to `max_tokens`
+    skipped: frozenset[int] = frozenset()  # ids without a vector
 
     def with_language(self, language: str) -> "TextReader":
         return replace(self, before=self.languages[language], languages={})
@@ -65,7 +71,13 @@ class TextReader:
         num_tokens = len(content) + num_special
         if excess > 0:
             content = content[:-excess] if direction == "right" else content[excess:]
-        return ReadText([*self.before, *content, *self.behind], num_tokens, is_exact)
+        ids = [*self.before, *content, *self.behind]
+        if self.filler is not None:
+            ids += [self.filler] * (self.max_tokens - len(ids))
+        kept = None
+        if self.skipped:
+            kept = [place for place, each in enumerate(ids) if each not in self.skipped]
+        return ReadText(ids, num_tokens, is_exact, kept)
 
     def _bare(self, ids: list[int]) -> list[int]:
         # The special tokens around ids are removed if they are both before and after the ids.

@@ -1,19 +1,22 @@
-"""The reranking task: computes scores with a cross-encoder, and ranks texts by their scores."""
+"""The reranking task: scores texts with a cross-encoder or a ColBERT model, and ranks them."""
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from model.tokenization.pairs import Inputs, TokenizedPair
-from service.items import RerankItem
+from service.errors import InvalidRequestError
+from service.items import EmbeddingItem, RerankItem
 from service.models.catalog import Catalog
-from service.models.served import ServedReranker
+from service.models.served import FORMS, ServedEmbedder, ServedReranker
+from service.models.text_reader import ReadText, TextReader
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
+from service.tasks.embedding.embedder import Vectors
 from service.tasks.embedding.inputs import ScoreParameters
 from service.tasks.embedding.limits import check_num_inputs, check_num_tokens, find_long
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
@@ -56,11 +59,16 @@ class Reranker:
         missing = (
             "no model that reranks is served: name the folder of a cross-encoder in REGARD_MODELS"
         )
-        rerankers = self.catalog.of_type(ServedReranker)
+        rerankers: dict[str, ServedReranker | ServedEmbedder] = {
+            **self.catalog.of_type(ServedReranker),
+            **{name: each for name, each in self.catalog.embedders.items() if each.config.multi},
+        }
         served = self.catalog.choose(options.model, rerankers, "model {} that reranks", missing)
         await context.wait_for_model(served.name, self.catalog, self.backend)
         context.model = served.name
         check_num_inputs(inputs, self.settings.max_inputs, param)
+        if isinstance(served, ServedEmbedder):
+            return await self._max_sim(served.reader, inputs, param, options, context)
         sizes = [sum(map(len, each)) for each in inputs]
         limit = served.tokenizer.max_tokens
         estimate = sum([min(size // CHARS_PER_TOKEN, limit) for size in sizes]) + 1
@@ -85,6 +93,76 @@ class Reranker:
         is_raw = config.is_raw if is_raw is None else is_raw
         scores = [float(str(score)) for score in (logits if is_raw else sigmoid(logits))]
         return Scored(scores, config.label, sum(lengths))
+
+    async def _max_sim(
+        self,
+        reader: TextReader,
+        inputs: Sequence[Inputs],
+        param: str,
+        options: ScoreParameters,
+        context: RequestContext,
+    ) -> Scored:
+        """Scores pairs by the vectors of their tokens (ColBERT); equal texts are computed once.
+
+        The score is the sum, over the tokens of the query, of the largest product with a token of
+        the text. Unless it is raw, it is divided by the number of these tokens.
+        """
+        if any(len(each) != len(FORMS) for each in inputs):
+            raise InvalidRequestError(
+                f"Invalid request: {reader.name} scores pairs of a query and a text; send pairs",
+                param=param,
+            )
+        keys = [*dict.fromkeys(key for each in inputs for key in zip(FORMS, each, strict=True))]
+        num_chars = sum(len(text) for _, text in keys)
+        estimate = min(num_chars // CHARS_PER_TOKEN, len(keys) * reader.max_tokens) + 1
+        lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        deadline = context.deadline
+        with context.stage("tokenize"):
+            texts = await run_sized(num_chars, deadline, read_forms, reader, keys, options)
+        truncate = self.settings.truncate if options.truncate is None else options.truncate
+        by_limit = zip(keys, texts, strict=True)
+        long = [key for key, text in by_limit if text.num_tokens > reader.forms[key[0]].max_tokens]
+        if long and not truncate:
+            form = reader.forms[long[0][0]]
+            find_long([form.max_tokens + 1], form.max_tokens, False, param, [0])
+        context.num_cut[reader.name] = len(long)
+        lengths = [len(text.ids) for text in texts]
+        check_num_tokens(lengths, self.settings.max_pending_tokens, param)
+        is_bulk = len(inputs) > self.settings.bulk_sentences
+        items = [EmbeddingItem(reader.name, text.ids, True, False, is_bulk) for text in texts]
+        results = await lease.submit(items, deadline).in_order()
+        context.add_times(results)
+        found = {}
+        for key, text, result in zip(keys, texts, results, strict=True):
+            vectors = np.frombuffer(result.value, np.float32).reshape(len(text.ids), -1)
+            found[key] = vectors if text.kept is None else vectors[text.kept]
+        scores = []
+        for each in inputs:
+            query, document = (found[key] for key in zip(FORMS, each, strict=True))
+            score = max_sim(query, document)
+            score = score / len(query) if options.raw_scores is False else score
+            scores.append(float(str(np.float32(score))))
+        return Scored(scores, "LABEL_0", sum(lengths))
+
+
+def read_forms(
+    reader: TextReader, keys: Sequence[tuple[str, str]], options: ScoreParameters
+) -> list[ReadText]:
+    """Reads (form, text); `max_tokens_per_doc` also counts the special tokens of a document."""
+    forms = dict(reader.forms)
+    if limit := options.max_tokens_per_doc:
+        document = forms[FORMS[1]]
+        least = len(document.before) + len(document.behind) + 1
+        most = max(least, min(document.max_tokens, limit))
+        forms[FORMS[1]] = replace(document, max_tokens=most)
+    return [forms[form].read(text, "", options.truncation_direction) for form, text in keys]
+
+
+def max_sim(query: Vectors, document: Vectors) -> float:
+    """Returns the sum over query vectors (n, E) of the largest product with document vectors."""
+    if not len(document):
+        return 0.0
+    return float((query @ document.T).max(axis=1).sum())
 
 
 def tokenize(

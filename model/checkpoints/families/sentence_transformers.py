@@ -6,7 +6,7 @@ only an encoder, whose token vectors are averaged. Does not import torch.
 Source: sentence-transformers, models/Pooling, Dense, Normalize and Transformer up to version 6.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from safetensors import SafetensorError, safe_open
 
-from model.checkpoints.families import splade, text_encoders
+from model.checkpoints.families import colbert, splade, text_encoders
 from model.checkpoints.folders import PACKAGE, files_of, package_titles, title_of
 from model.checkpoints.formats.files import (
     WEIGHTS,
@@ -81,12 +81,8 @@ WAYS = {**SWITCHES, **{way.value: way for way in Pooling}}
 
 # Options that change the computation of a module. Each option has its implemented values, the
 # default first.
-TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {
-    "processing_kwargs": ({}, None),
-    "query_length": (None,),
-    "document_length": (None,),
-    "query_expansion": (None,),
-}
+TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {"processing_kwargs": ({}, None)}
+SINGLE_SUPPORTED = dict.fromkeys(("query_length", "document_length", "query_expansion"), (None,))
 SCORES = "scores"
 LOGIT_SCORE = "LogitScore"
 # Maps the last module of a model to (`transformer_task`, `module_output_name`) of its Transformer.
@@ -102,6 +98,10 @@ HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "module_input_name": ("sentence_embedding",),
     "module_output_name": ("sentence_embedding", None),
     "use_residual": (False,),
+}
+TOKEN_SUPPORTED = HEAD_SUPPORTED | {
+    "module_input_name": ("token_embeddings",),
+    "module_output_name": ("token_embeddings", None),
 }
 SCORE_SUPPORTED = HEAD_SUPPORTED | {"module_output_name": (SCORES,)}
 STATIC_TOKENS = 2**16
@@ -259,16 +259,19 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...], boo
     kinds = [_kind(name) for name, _ in parts]
     is_static = kinds[:1] == ["StaticEmbedding"]
     wanted: dict[int, tuple[str, ...]] = {0: ("Transformer",), 1: ("Pooling",)}
+    usual: tuple[str, ...] = ("Dense", "LayerNorm", "Normalize")
     if is_static:
         wanted = {0: ("StaticEmbedding",)}
     if kinds[1:] == [splade.MODULE]:
         wanted = {0: splade.ENCODERS, 1: (splade.MODULE,)}
     if kinds[1:] == [LOGIT_SCORE]:
         wanted[1] = (LOGIT_SCORE,)
+    if colbert.is_multi_vector(folder, PROMPTS):
+        wanted, usual = {0: ("Transformer",)}, ("Dense", "LayerNorm", "Normalize", colbert.MODULE)
     reasons = [
         f"module {number} is {parts[number][0]}, supported: {', '.join(known)}"
         for number, kind in enumerate(kinds)
-        if kind not in (known := wanted.get(number, ("Dense", "LayerNorm", "Normalize")))
+        if kind not in (known := wanted.get(number, usual))
     ]
     if len(parts) < len(wanted):
         reasons.append(f"it lists {len(parts)} modules, needed: Transformer, Pooling")
@@ -281,7 +284,7 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...], boo
 def _kind(name: str) -> str:
     """Returns `Pooling` for `sentence_transformers.models.Pooling`; names of others stay whole."""
     package, _, rest = name.partition(".")
-    return rest.rpartition(".")[2] if package == "sentence_transformers" else name
+    return rest.rpartition(".")[2] if package in ("sentence_transformers", "pylate") else name
 
 
 def _inside(folder: Path, name: str) -> Path:
@@ -292,39 +295,61 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
-    config = files.encoder / CONFIG
-    options = {} if files.is_static else read_options(config)
-    if files.is_static:
-        encoder = _read_static(find_weights(files.encoder))
-    else:
-        encoder = text_encoders.read_config(options, str(config))
-        text_encoders.check_embedder(options, str(config))
-    pooling: tuple[Pooling, ...] = (Pooling.MEAN,)  # the default of sentence-transformers
-    modules: list[HeadConfig] = []
-    sparse = None
-    for number, (kind, folder) in enumerate(files.head or ()):
-        if kind == "Pooling":
-            pooling = _read_pooling(folder / CONFIG)
-        elif kind == LOGIT_SCORE:
-            pooling = (Pooling.LAST_TOKEN,)
-            modules.append(DenseConfig(encoder.d_model, 1, has_bias=False))
-        elif kind == splade.MODULE:
-            sparse = splade.read_splade(options, folder / CONFIG)
-        elif kind == "Dense":
-            is_score = files.is_pairwise and number + 1 == len(files.head or ())
-            supported = SCORE_SUPPORTED if is_score else HEAD_SUPPORTED
-            modules.append(_read_dense(folder / CONFIG, supported))
-        elif kind == "LayerNorm":
-            modules.append(_read_layer_norm(folder / CONFIG))
-        else:  # in older versions, Normalize has no config
-            check_options(folder / CONFIG, read_options_if_there(folder / CONFIG), HEAD_SUPPORTED)
-            modules.append(NormalizeConfig())
+    path, head = files.encoder / CONFIG, files.head or ()
     prompts, default = read_prompts(files.folder / PROMPTS)
-    tokens = STATIC_TOKENS if files.is_static else read_max_tokens(files.encoder, encoder)
+    options: dict[str, Any] = {}
+    if files.is_static:
+        encoder, tokens = _read_static(find_weights(files.encoder)), STATIC_TOKENS
+    else:
+        options = read_options(path)
+        encoder = text_encoders.read_config(options, str(path))
+        tokens = read_max_tokens(files.encoder, encoder)
+    is_multi = colbert.is_multi_vector(files.folder, PROMPTS)
+    if not files.is_static and (files.head is not None or not is_multi):
+        text_encoders.check_embedder(options, str(path))
+    pooling, modules = _read_pooling_of(head), _read_head(files, encoder.d_model, is_multi)
+    scored = (folder for kind, folder in head if kind == splade.MODULE)
+    sparse = next((splade.read_splade(options, folder / CONFIG) for folder in scored), None)
+    multi = None
+    if is_multi:
+        own = _read_transformer_options(files.encoder)
+        parts = files.folder, PROMPTS, own, head, files.encoder / TOKENIZER, tokens
+        multi, prompts, default = colbert.read_multi_vector(*parts), {}, None
     try:
-        return EmbeddingConfig(encoder, pooling, tuple(modules), tokens, prompts, default, sparse)
+        return EmbeddingConfig(encoder, pooling, modules, tokens, prompts, default, sparse, multi)
     except UnsupportedModelError as error:
         raise UnsupportedModelError(str(files.folder), error.reasons) from error
+
+
+def _read_pooling_of(head: Sequence[tuple[str, Path]]) -> tuple[Pooling, ...]:
+    kind, folder = head[0] if head else ("", Path())
+    if kind == "Pooling":
+        return _read_pooling(folder / CONFIG)
+    return (Pooling.LAST_TOKEN,) if kind == LOGIT_SCORE else (Pooling.MEAN,)
+
+
+def _read_head(files: EmbeddingFiles, width: int, is_multi: bool) -> tuple[HeadConfig, ...]:
+    """Returns the modules after pooling, or after an encoder of the given width."""
+    modules: list[HeadConfig] = []
+    head = files.head or ()
+    supported = TOKEN_SUPPORTED if is_multi else HEAD_SUPPORTED
+    if is_multi and files.head is None:
+        modules.append(DenseConfig(width, colbert.read_width(files.folder), has_bias=False))
+    for number, (kind, folder) in enumerate(head, 1):
+        if kind == LOGIT_SCORE:
+            modules.append(DenseConfig(width, 1, has_bias=False))
+        elif kind == "Dense":
+            is_score = files.is_pairwise and number == len(head)
+            options = SCORE_SUPPORTED if is_score else supported
+            modules.append(_read_dense(folder / CONFIG, options))
+        elif kind == "LayerNorm":
+            modules.append(_read_layer_norm(folder / CONFIG))
+        elif kind == "Normalize":  # in older versions, it has no config
+            check_options(folder / CONFIG, read_options_if_there(folder / CONFIG), supported)
+            modules.append(NormalizeConfig())
+    if is_multi and not (modules and isinstance(modules[-1], NormalizeConfig)):
+        modules.append(NormalizeConfig())  # PyLate and Stanford's ColBERT always scale vectors
+    return tuple(modules)
 
 
 def _read_static(weights: Path) -> TextEncoderConfig:
@@ -419,13 +444,20 @@ def _read_transformer_options(folder: Path) -> dict[str, Any]:
     options = read_options_if_there(path)
     task, output = TASKS.get(_last_kind(folder), USUAL_TASK)
     supported = {"transformer_task": (task,), "module_output_name": (output, None)}
+    if not colbert.is_multi_vector(folder, PROMPTS):
+        supported |= SINGLE_SUPPORTED
     check_options(path, options, supported | TRANSFORMER_SUPPORTED)
     return options
 
 
 def load_tokenizer(files: EmbeddingFiles, config: EmbeddingConfig) -> TextTokenizer:
-    has_special = not files.is_static
-    return read_tokenizer(files.encoder, config.max_tokens, config.encoder.vocab_size, has_special)
+    sizes, has_special = (config.max_tokens, config.encoder.vocab_size), not files.is_static
+    tokenizer = read_tokenizer(files.encoder, *sizes, has_special)
+    if config.multi is not None:
+        before, behind = tokenizer.special_ids
+        tokenizer.special_ids = [*before, *config.multi.markers[1:]], behind  # of a document
+        tokenizer.num_special_tokens += len(config.multi.markers[1:])
+    return tokenizer
 
 
 def read_tokenizer(

@@ -20,7 +20,7 @@ LOADER_FILES = frozenset(
         "config.json generation_config.json tokenizer.json tokenizer_config.json "
         "special_tokens_map.json added_tokens.json vocab.json target_vocab.json vocab.txt "
         "merges.txt source.spm target.spm sentencepiece.bpe.model spiece.model tokenizer.model "
-        "chat_template.jinja modules.json sentence_bert_config.json "
+        "artifact.metadata chat_template.jinja modules.json sentence_bert_config.json "
         "sentence_roberta_config.json sentence_xlm-roberta_config.json "
         "config_sentence_transformers.json sentencepiece.model "
         "shared_vocabulary.json source_vocabulary.json target_vocabulary.json "

@@ -42,6 +42,7 @@ class EmbedUsage:
     num_tokens: Sequence[int]  # of each input after truncation, with special tokens and the prompt
     truncated: Sequence[int]  # indices of inputs
     device: str  # `cpu` or `cuda`, by the settings; a manifest may give a model another device
+    kept: Sequence[list[int] | None] = ()  # of each input, the tokens that have vectors
 
 
 class Embedder:
@@ -65,17 +66,17 @@ class Embedder:
             known = ", ".join(self.readers)
             self.missing += f". These models embed too if a request names them: {known}"
         sparse = {name: each for name, each in self.readers.items() if each.is_sparse}
-        dense = {name: each for name, each in self.readers.items() if not each.is_sparse}
+        dense = {name: each for name, each in self.readers.items() if is_dense(each)}
         # Among which a request without a name chooses.
         self.unnamed = {
             True: sparse,
-            False: dense if self.catalog.embedders.keys() - sparse else {},
+            False: dense if self.catalog.embedders.keys() & dense else {},
         }
 
     async def embed(self, query: EmbedQuery, context: RequestContext) -> tuple[Vectors, EmbedUsage]:
         reader = await self._reader(query.model, context)
-        if reader.is_sparse:
-            raise other_kind(reader, "/embed_sparse")
+        if not is_dense(reader):
+            raise other_kind(reader, "/embed_sparse" if reader.is_sparse else "/embed_all")
         if reader.size is not None:
             check_dimensions(query.dimensions, reader.size)
         results, usage = await self._compute(query, reader, context)
@@ -98,7 +99,8 @@ class Embedder:
             np.frombuffer(each.value, dtype=np.float32).reshape(number, -1)
             for each, number in zip(results, usage.num_tokens, strict=True)
         ]
-        return vectors, usage
+        kept = zip(vectors, usage.kept, strict=True)
+        return [each if places is None else each[places] for each, places in kept], usage
 
     async def embed_sparse(
         self, query: EmbedQuery, context: RequestContext
@@ -161,11 +163,16 @@ class Embedder:
         check_not_empty(num_tokens, query.param)
         if query.is_per_token:
             check_num_vectors(num_tokens, self.settings.max_token_vectors, query.param)
-        return EmbedUsage(num_chars, num_tokens, truncated, self.device)
+        kept = [text.kept for text in texts]
+        return EmbedUsage(num_chars, num_tokens, truncated, self.device, kept)
+
+
+def is_dense(reader: TextReader) -> bool:
+    return not (reader.is_sparse or reader.forms)
 
 
 def other_kind(reader: TextReader, route: str) -> InvalidRequestError:
-    kind = "sparse" if reader.is_sparse else "dense"
+    kind = "sparse" if reader.is_sparse else "token" if reader.forms else "dense"
     return InvalidRequestError(
         f"Invalid request: {reader.name} has {kind} vectors; send the request to {route}, or name "
         "another model",
@@ -183,6 +190,10 @@ def prompted(
     """
     if reader.languages:
         return reader.with_language(find_language(name, reader.languages)), ""
+    if reader.forms:
+        name = name or prompt_for(purpose or "", reader.forms) or "document"
+        find_prompt(name, dict.fromkeys(reader.forms, ""), None)
+        return reader.forms[name], ""
     if name is None and purpose is not None:
         name = prompt_for(purpose, reader.prompts)
     return reader, find_prompt(name, reader.prompts, reader.default_prompt)

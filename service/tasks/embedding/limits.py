@@ -125,7 +125,7 @@ PURPOSES = {
 """Names of prompts that a purpose of other APIs may have in a model, the preferred name first."""
 
 
-def prompt_for(purpose: str, prompts: Mapping[str, str]) -> str | None:
+def prompt_for(purpose: str, prompts: Mapping[str, object]) -> str | None:
     """Returns the name of the model's prompt for a purpose; None for the default prompt."""
     known = {name.lower(): name for name in prompts}
     wanted = (purpose.lower(), *PURPOSES.get(purpose.lower(), ()))

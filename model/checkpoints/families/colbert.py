@@ -1,0 +1,146 @@
+"""Reads how ColBERT models read queries and documents. Does not import torch.
+
+The files are those of PyLate, of sentence-transformers since version 6, or of Stanford's ColBERT.
+
+Source: Khattab and Zaharia 2020, "ColBERT", section 3.2; sentence-transformers,
+multi_vector_encoder/model.py; stanford-futuredata/ColBERT, colbert/infra/config/settings.py.
+"""
+
+import string
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from model.checkpoints.families.encoder_family import Options
+from model.checkpoints.formats.files import positive_integer, read_options, read_options_if_there
+from model.config import MultiVectorConfig
+from model.errors import UnsupportedModelError
+from model.regular_files import check_file
+
+Modules = Sequence[tuple[str, Path]]
+
+METADATA = "artifact.metadata"
+KINDS = ("ColBERT", "MultiVectorEncoder")
+"""Values of `model_type` in the file of PyLate, and in that of sentence-transformers."""
+
+MODULE = "MultiVectorMask"
+MASKS = ("[MASK]", "<mask>")
+PUNCTUATION = list(string.punctuation)
+
+
+def is_multi_vector(folder: Path, own: str) -> bool:
+    """Returns whether a model has a vector for each token; `own` names the options' file."""
+    kind = read_options_if_there(folder / own).get("model_type")
+    return kind in KINDS or (folder / METADATA).is_file()
+
+
+def read_multi_vector(
+    folder: Path, own: str, transformer: Options, modules: Modules, vocabulary: Path, limit: int
+) -> MultiVectorConfig:
+    """Returns the settings.
+
+    Args:
+        folder: Folder of the model.
+        own: Name of the file with the options of sentence-transformers.
+        transformer: Options of the transformer.
+        modules: Kind and folder of the other modules.
+        vocabulary: File of the tokenizer.
+        limit: Largest number of tokens of a text.
+    """
+    path = folder / METADATA
+    options = read_options(path if path.is_file() else folder / own)
+    if path.is_file():
+        known = _of_stanford(options)
+    elif options.get("model_type") == KINDS[0]:
+        known = _of_pylate(options)
+    else:
+        known = _of_transformer(options, transformer)
+        for kind, place in modules:
+            if kind == MODULE:
+                known["skipped"] = read_options(place / "config.json").get("skiplist_words") or ()
+    reasons: list[str] = []
+    query, document = (
+        min(positive_integer(known, name, limit, reasons), limit)
+        for name in ("query_length", "document_length")
+    )
+    if known.get("strategy", "fixed") != "fixed":
+        reasons.append(f"query_expansion is {known['strategy']!r}, supported: 'fixed'")
+    check_file(vocabulary)
+    tokenizer = Tokenizer.from_file(str(vocabulary))
+
+    def find(*texts: str) -> int | None:
+        found = [tokenizer.token_to_id(str(text)) for text in texts]
+        return next((each for each in found if each is not None), None)
+
+    markers = [
+        find(text, str(text).strip())
+        for text in (known["query_prefix"], known["document_prefix"])
+        if text
+    ]
+    filler = find(*MASKS) if known["expands"] else None
+    if None in markers or len(markers) not in (0, 2):
+        reasons.append(f"its markers must be tokens of {vocabulary.name}, one of each kind of text")
+    if known["expands"] and filler is None:
+        reasons.append(f"{vocabulary.name} has no token that fills queries: {', '.join(MASKS)}")
+    if reasons:
+        raise UnsupportedModelError(str(path if path.is_file() else folder), reasons)
+    skipped = (find(word) for word in known["skipped"])
+    return MultiVectorConfig(
+        tuple(each for each in markers if each is not None),
+        (query, document),
+        filler,
+        bool(known["attends"]),
+        frozenset(each for each in skipped if each is not None),
+    )
+
+
+def _of_stanford(options: Options) -> dict[str, Any]:
+    return {
+        "query_prefix": options.get("query_token_id") or "[unused0]",
+        "document_prefix": options.get("doc_token_id") or "[unused1]",
+        "query_length": options.get("query_maxlen") or 32,
+        "document_length": options.get("doc_maxlen") or 180,
+        "expands": True,
+        "attends": options.get("attend_to_mask_tokens"),
+        "skipped": PUNCTUATION if options.get("mask_punctuation", True) else [],
+    }
+
+
+def _of_pylate(options: Options) -> dict[str, Any]:
+    return {
+        "query_prefix": options.get("query_prefix") or "[Q] ",
+        "document_prefix": options.get("document_prefix") or "[D] ",
+        "query_length": options.get("query_length") or 32,
+        "document_length": options.get("document_length") or 180,
+        "expands": options.get("do_query_expansion", True),
+        "attends": options.get("attend_to_expansion_tokens"),
+        "skipped": options.get("skiplist_words", PUNCTUATION),
+    }
+
+
+def _of_transformer(own: Options, options: Options) -> dict[str, Any]:
+    prompts, expansion = own.get("prompts") or {}, options.get("query_expansion") or {}
+    lengths = {
+        "query_length": expansion.get("length") or options.get("query_length"),
+        "document_length": options.get("document_length"),
+    }
+    return {
+        "query_prefix": prompts.get("query") or "",
+        "document_prefix": prompts.get("document") or "",
+        **{name: length for name, length in lengths.items() if length is not None},
+        "expands": expansion,
+        "attends": expansion.get("attend"),
+        "strategy": expansion.get("strategy", "fixed"),
+        "skipped": (),
+    }
+
+
+def read_width(folder: Path) -> int:
+    """Returns the width of the vectors of Stanford's ColBERT."""
+    reasons: list[str] = []
+    width = positive_integer(read_options(folder / METADATA), "dim", 128, reasons)
+    if reasons:
+        raise UnsupportedModelError(str(folder / METADATA), reasons)
+    return width
