@@ -401,6 +401,10 @@ class EmbeddingConfig:
             reasons.append(f"max_tokens is {self.max_tokens}, it must be from 1 to {limit}")
         if self.default_prompt is not None and self.default_prompt not in self.prompts:
             reasons.append(f"the default prompt {self.default_prompt!r} is not among the prompts")
+        multi = self.multi
+        hides = multi is not None and multi.filler is not None and not multi.attends_filler
+        if hides and self.encoder.attention.is_disentangled:
+            reasons.append("DeBERTa cannot leave the tokens that fill queries unattended")
         width = self.pooled_size
         for module in self.modules:
             inputs = getattr(module, "inputs", getattr(module, "width", width))

@@ -24,6 +24,7 @@ from model.errors import CheckpointError
 from service.models.served import ServedEmbedder
 from service.tasks.reranking import max_sim
 from tests.hf_files import randomize
+from tests.tiny_cross_encoder import DEBERTA
 from tests.tiny_text import WORDS, change_json, tokenizer, write_json
 
 CPU = torch.device("cpu")
@@ -193,6 +194,14 @@ def test_other_settings_are_refused(tmp_path: Path, changes: dict[str, Any], mes
     write(tmp_path)
     change_json(tmp_path / "config_sentence_transformers.json", **changes)
     with pytest.raises(CheckpointError, match=message):
+        read(tmp_path)
+
+
+def test_deberta_that_hides_what_fills_queries_is_refused(tmp_path: Path) -> None:
+    write(tmp_path)
+    options = {**SIZES, **DEBERTA, "model_type": "deberta-v2", "architectures": ["DebertaV2Model"]}
+    write_json(tmp_path / "config.json", options)
+    with pytest.raises(CheckpointError, match="DeBERTa cannot leave the tokens that fill queries"):
         read(tmp_path)
 
 
