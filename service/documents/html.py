@@ -351,14 +351,11 @@ def value_text(source: str) -> tuple[TaggedText, Callable[[Sequence[Node]], str]
 def with_markup(block: Block) -> Block:
     """Returns a block of XML whose text has tags if it is itself HTML, as in a CDATA section."""
     text = block.text
-    if any(isinstance(node, Unit) for node in text.nodes):
+    has_units = any(isinstance(node, Unit) for node in text.nodes)
+    if has_units or "</" not in words_of(text.nodes):
         return block
     read, write = value_text("".join([text.before, *map(str, text.nodes), text.after]))
-    return (
-        Block(read, lambda found: block.place([write(found)]))
-        if "</" in words_of(text.nodes)
-        else block
-    )
+    return Block(read, lambda found: block.place([write(found)]))
 
 
 def with_tags(document: PassageDocument) -> PassageDocument:

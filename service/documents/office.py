@@ -246,26 +246,27 @@ def _blocks_of(paragraph: Element) -> Iterator[Block]:
 
 def _items(container: Element) -> Iterator[Item | None]:
     """Yields the items of an element, and None where a block ends."""
-    field_end = None
+    field_parts: list[Element] = []
     for child in container:
         name = local_name(child)
-        if field_end is not None:
-            field_end = None if child is field_end else field_end
-        elif field_parts := _kept_field(child):
+        if name == "noBreakHyphen":  # a text element with this character means the same
+            name = "t"
+            child.tag, child.text = _sibling(child, name), "\u2011"
+        if child in field_parts:
+            continue
+        if field_parts := _kept_field(child):
             yield Item(field_parts, Form.KEPT)
-            field_end = field_parts[-1] if len(field_parts) > 1 else None
         elif name == "r":
-            yield from _run_items(child)
-        elif name in _FORMS:
-            yield Item([child], _FORMS[name])
-        elif name == "t":  # the text of a cell without runs
-            yield Item([child], formatting=b"")
+            yield from _items(child)
+        elif name in _FORMS or (name == "drawing" and [*map(local_name, child)] == ["inline"]):
+            yield Item([child], _FORMS.get(name, Form.EMPTY))
+        elif name == "t":  # of a run, or of a cell without runs
+            yield Item([child], formatting=_formatting(container))
         elif name in _AROUND:
             yield from _link_items(child)
         elif name and name not in _HINTS:
             yield None
-            if name not in _LEFT_OUT:
-                yield from _items(child)
+            yield from _items([] if name in _LEFT_OUT else child)
             yield None
 
 
@@ -312,22 +313,6 @@ def _link_items(link: Element) -> list[Item | None]:
         return [None, *found, None]
     has_text = any(item.text.strip() for item in inside)
     return [Item([link], Form.WORDS if has_text else Form.EMPTY, items=_merged(inside))]
-
-
-def _run_items(run: Element) -> Iterator[Item | None]:
-    for child in run:
-        name = local_name(child)
-        if name == "noBreakHyphen":  # a text element with this character means the same
-            name = "t"
-            child.tag, child.text = _sibling(child, name), "\u2011"
-        if name == "t":
-            yield Item([child], formatting=_formatting(run))
-        elif name in _EMPTY or (name == "drawing" and [*map(local_name, child)] == ["inline"]):
-            yield Item([child], Form.EMPTY)
-        elif name and name not in _HINTS:
-            yield None
-            yield from _items(child)
-            yield None
 
 
 def _blocks(items: Sequence[Item]) -> Iterator[Block]:
@@ -463,12 +448,7 @@ def _write(element: Element, text: str) -> None:
 
 def _formatting(run: Element) -> bytes:
     """Returns the formatting of a run as bytes, which are equal for runs that look the same."""
-    properties = next((child for child in run if local_name(child) == "rPr"), None)
-    if properties is None:
-        return b""
-    shown = [child for child in properties if local_name(child) not in _TRIVIAL_PROPERTIES]
-    shown.insert(0, properties)
-    return b"".join(sorted(map(_described, shown)))
+    return b"".join(_described(child) for child in run if local_name(child) == "rPr")
 
 
 def _described(element: Element) -> bytes:
@@ -478,7 +458,7 @@ def _described(element: Element) -> bytes:
         if etree.QName(name).localname not in _TRIVIAL_ATTRIBUTES
     )
     name = local_name(element)
-    if not attributes and name in ("rPr", "rFonts"):
-        return b""
-    inner = b"" if name == "rPr" else b"".join(map(_described, element))
-    return f"<{name} {' '.join(attributes)}>".encode() + inner
+    is_shown = attributes or name not in ("rPr", "rFonts")
+    shown = f"<{name} {' '.join(attributes)}>".encode() if is_shown else b""
+    inner = [_described(each) for each in element if local_name(each) not in _TRIVIAL_PROPERTIES]
+    return shown + b"".join(sorted(inner) if name == "rPr" else inner)

@@ -16,7 +16,6 @@ from service.files.client import Client, ServerError
 from service.private_server import ServerStartError, running_server, serve_command
 
 STANDARD_INPUT = "-"
-BLOCK_BYTES = 1 << 20
 TERMINATED = 128 + signal.SIGTERM
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -103,12 +102,8 @@ def opened_lines(source: str) -> AbstractContextManager[BinaryIO]:
 
 def count_lines(path: Path) -> int:
     """Returns the number of lines of a file. A last line without a line break also counts."""
-    number, last = 0, b"\n"
     with path.open("rb") as file:
-        while block := file.read(BLOCK_BYTES):
-            number += block.count(b"\n")
-            last = block[-1:]
-    return number + (last != b"\n")
+        return sum(1 for _ in file)
 
 
 def read_lines(file: BinaryIO) -> Iterator[str]:
