@@ -134,7 +134,10 @@ async def pooling(request: Request) -> Response:
     )
     texts = [(text,) for text in body.input if isinstance(text, str)]
     if len(texts) < len(body.input):
-        raise InvalidRequestError("Invalid request: a cross-encoder reads texts", param="input")
+        raise InvalidRequestError(
+            "Invalid request: input has token ids; a cross-encoder reads texts, so send texts",
+            param="input",
+        )
     scored = await score(request, options, "input", texts)
     data = [
         {"object": "pooling", "index": index, "data": [value]}

@@ -38,8 +38,6 @@ class Scored(NamedTuple):
 
 @dataclass(slots=True)
 class Reranker:
-    """Scores the texts of a request with a cross-encoder."""
-
     catalog: Catalog
     backend: Backend
     settings: Settings
@@ -57,7 +55,8 @@ class Reranker:
         `param` is the name of the inputs in the client's request, for error messages.
         """
         missing = (
-            "no model that reranks is served: name the folder of a cross-encoder in REGARD_MODELS"
+            "no model that reranks is served: name the folder of a cross-encoder or of a ColBERT "
+            "model in REGARD_MODELS"
         )
         rerankers: dict[str, ServedReranker | ServedEmbedder] = {
             **self.catalog.of_type(ServedReranker),
@@ -105,7 +104,8 @@ class Reranker:
         """Scores pairs by the vectors of their tokens (ColBERT); equal texts are computed once.
 
         The score is the sum, over the tokens of the query, of the largest product with a token of
-        the text. Unless it is raw, it is divided by the number of these tokens.
+        the text. If `options.raw_scores` is False, the sum is divided by the number of these
+        tokens.
         """
         if any(len(each) != len(FORMS) for each in inputs):
             raise InvalidRequestError(
@@ -120,25 +120,26 @@ class Reranker:
         with context.stage("tokenize"):
             texts = await run_sized(num_chars, deadline, read_forms, reader, keys, options)
         truncate = self.settings.truncate if options.truncate is None else options.truncate
-        by_limit = zip(keys, texts, strict=True)
-        long = [key for key, text in by_limit if text.num_tokens > reader.forms[key[0]].max_tokens]
-        if long and not truncate:
-            form = reader.forms[long[0][0]]
-            find_long([form.max_tokens + 1], form.max_tokens, False, param, [0])
-        context.num_cut[reader.name] = len(long)
+        read, cut = dict(zip(keys, texts, strict=True)), set[int]()
+        for form, column in zip(FORMS, zip(*inputs, strict=True), strict=True):
+            found = [read[form, text] for text in column]
+            inexact = [place for place, text in enumerate(found) if not text.is_exact]
+            num_tokens, limit = [text.num_tokens for text in found], reader.forms[form].max_tokens
+            cut.update(find_long(num_tokens, limit, truncate, param, inexact))
+        context.num_cut[reader.name] = len(cut)
         lengths = [len(text.ids) for text in texts]
         check_num_tokens(lengths, self.settings.max_pending_tokens, param)
         is_bulk = len(inputs) > self.settings.bulk_sentences
         items = [EmbeddingItem(reader.name, text.ids, True, False, is_bulk) for text in texts]
         results = await lease.submit(items, deadline).in_order()
         context.add_times(results)
-        found = {}
+        embedded = {}
         for key, text, result in zip(keys, texts, results, strict=True):
             vectors = np.frombuffer(result.value, np.float32).reshape(len(text.ids), -1)
-            found[key] = vectors if text.kept is None else vectors[text.kept]
+            embedded[key] = vectors if text.kept is None else vectors[text.kept]
         scores = []
         for each in inputs:
-            query, document = (found[key] for key in zip(FORMS, each, strict=True))
+            query, document = (embedded[key] for key in zip(FORMS, each, strict=True))
             score = max_sim(query, document)
             score = score / len(query) if options.raw_scores is False else score
             scores.append(float(str(np.float32(score))))

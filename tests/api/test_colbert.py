@@ -74,13 +74,18 @@ def test_cohere_gets_the_same_order(server: AnyServer) -> None:
 
 def test_long_text_is_cut_unless_the_request_forbids_it(server: AnyServer) -> None:
     body = {"query": QUERY, "texts": TEXTS, "truncate": False}
-    assert_error(server.post("/rerank", json=body), RequestTooLargeError, "20", "texts")
+    words = "texts[2] has 43 tokens", "takes 20"
+    assert_error(server.post("/rerank", json=body), RequestTooLargeError, *words)
+    body["query"] = "hello " * 10
+    words = "texts[0] has 13 tokens", "takes 12; inputs that are too long: 3"
+    assert_error(server.post("/rerank", json=body), RequestTooLargeError, *words)
 
 
 @pytest.mark.parametrize(
     ("path", "body", "word"),
     [
         ("/embed", {"inputs": "hello", "model": "colbert"}, "/embed_all"),
+        ("/embed_sparse", {"inputs": "hello", "model": "colbert"}, "/embed_all"),
         ("/predict", {"inputs": "hello"}, "send pairs"),
         ("/embed_all", {"inputs": "a", "model": "colbert", "prompt_name": "x"}, "query, document"),
     ],

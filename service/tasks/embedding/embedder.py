@@ -67,7 +67,7 @@ class Embedder:
             self.missing += f". These models embed too if a request names them: {known}"
         sparse = {name: each for name, each in self.readers.items() if each.is_sparse}
         dense = {name: each for name, each in self.readers.items() if is_dense(each)}
-        # Among which a request without a name chooses.
+        # The models of which the first serves requests that name none.
         self.unnamed = {
             True: sparse,
             False: dense if self.catalog.embedders.keys() & dense else {},
@@ -76,7 +76,7 @@ class Embedder:
     async def embed(self, query: EmbedQuery, context: RequestContext) -> tuple[Vectors, EmbedUsage]:
         reader = await self._reader(query.model, context)
         if not is_dense(reader):
-            raise other_kind(reader, "/embed_sparse" if reader.is_sparse else "/embed_all")
+            raise other_kind(reader)
         if reader.size is not None:
             check_dimensions(query.dimensions, reader.size)
         results, usage = await self._compute(query, reader, context)
@@ -108,7 +108,7 @@ class Embedder:
         """Returns the ids and weights of each input's n words, (n, 2), and the usage."""
         reader = await self._reader(query.model, context, is_sparse=True)
         if not reader.is_sparse:
-            raise other_kind(reader, "/embed")
+            raise other_kind(reader)
         results, usage = await self._compute(query, reader, context)
         return [np.frombuffer(each.value, np.float32).reshape(-1, 2) for each in results], usage
 
@@ -171,11 +171,15 @@ def is_dense(reader: TextReader) -> bool:
     return not (reader.is_sparse or reader.forms)
 
 
-def other_kind(reader: TextReader, route: str) -> InvalidRequestError:
-    kind = "sparse" if reader.is_sparse else "token" if reader.forms else "dense"
+def other_kind(reader: TextReader) -> InvalidRequestError:
+    kind, route = "dense vectors", "/embed"
+    if reader.is_sparse:
+        kind, route = "sparse vectors", "/embed_sparse"
+    elif reader.forms:
+        kind, route = "vectors of tokens", "/embed_all"
     return InvalidRequestError(
-        f"Invalid request: {reader.name} has {kind} vectors; send the request to {route}, or name "
-        "another model",
+        f"Invalid request: {reader.name} has {kind}; send the request to {route}, or name another "
+        "model",
         param="model",
     )
 

@@ -155,7 +155,7 @@ class EmbedQuery:
 
 
 class ScoreParameters(Parameters):
-    """The parameters that `/rerank` and `/predict` have in common."""
+    """The parameters that all routes with scores of pairs have in common."""
 
     raw_scores: bool | None = Field(
         False, description="Return logits instead of scores from 0 to 1."
@@ -170,5 +170,7 @@ class ScoreParameters(Parameters):
         None, description="Number of tokens to which each document is cut, beside the query."
     )
     model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first cross-encoder."
+        None,
+        description="Name as in /v1/models; by default the first cross-encoder, or else the first "
+        "ColBERT model.",
     )
