@@ -45,11 +45,13 @@ def read_deberta(options: Options, name: str) -> TextEncoderConfig:
     known = {**DEFAULTS, **options}
     reasons = unsupported(known, SUPPORTED)
     half = positive_integer(known, "position_buckets", 0, reasons)
-    largest = known.get("max_relative_positions", -1)
-    if largest == -1:
-        largest = positive_integer(known, "max_position_embeddings", 512, reasons)
-    if half % 2 or type(largest) is not int or largest <= half // 2 + 1:
-        reasons.append(f"{half} buckets do not fit {largest} positions, or are not even")
+    is_given = known.get("max_relative_positions", -1) != -1
+    source = "max_relative_positions" if is_given else "max_position_embeddings"
+    largest = positive_integer(known, source, 512, reasons)
+    most = 2 * (largest - 2)
+    if half % 2 or half > most:
+        limit = f"at most {most} with {source} {largest}"
+        reasons.append(f"position_buckets is {half}, it must be even and {limit}")
     if reasons:
         raise UnsupportedModelError(name, reasons)
     config = read_bert(known, name)
