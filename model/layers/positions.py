@@ -76,9 +76,10 @@ def bucket_table(length: int, buckets: int, max_distance: int, device: torch.dev
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """Returns a geometric sequence, of a power of 2 of heads.
+    """Returns the slope of each head: a geometric sequence, if their number is a power of 2.
 
-    Every second slope of a sequence of twice the length fills the rest.
+    Else the sequence is that of the next smaller power of 2. The other heads get every second slope
+    of the sequence of twice its length.
 
     Source: Press et al. 2022, "Train Short, Test Long", section 3.
     """

@@ -14,8 +14,8 @@ from service.text.letters import LINE, has_letters, split_margins
 MAX_PIECES = 500_000
 
 _SKIPPED = re.compile(rb"<(?:\w+:)?(img|image|blip|svg|math|oMath)\b", re.IGNORECASE)
+_ENDS = (".", "!", "?", "…", "。", "！", "？")  # of sentences
 # Space at which a text may be wrapped: no mark of a list, a quote, a heading or code follows.
-_ENDS = (".", "!", "?", "…", "。", "！", "？")
 _WRAPPING_SPACE = re.compile(r" (?!(?:[-+*>]|#{1,6}|\d{1,9}[.)])\s|```|~~~)")
 
 

@@ -104,11 +104,11 @@ def _names(folder: Path, options: Mapping[str, object]) -> Iterator[Sides]:
     """Yields the languages that config files and names give, the preferred ones first.
 
     The pair in the tokenizer's config comes first, because the end of a folder's name can mislead,
-    as in `opus-mt-en-pt-hf`. It is skipped if the folder's name has
-    the same two languages, because the name may also give the script: `zh_hant`, not `zho`. Then
-    comes the folder's name, which a user can change. The tokenizer's config may list several source
-    languages, or a family of target languages. The last name is that of a folder
-    `models--OWNER--NAME` in the cache of the Hugging Face hub.
+    as in `opus-mt-en-pt-hf`. It is skipped if the folder's name has the same two languages, because
+    the name may also give the script: `zh_hant`, not `zho`. Then comes the folder's name, which a
+    user can change. The tokenizer's config may list several source languages, or a family of target
+    languages. The last name is that of a folder `models--OWNER--NAME` in the cache of the Hugging
+    Face hub.
     """
     own = read_options_if_there(folder / TOKENIZER_CONFIG)
     source, target = own.get("source_lang"), own.get("target_lang")
