@@ -67,7 +67,7 @@ class Embedder:
             self.missing += f". These models embed too if a request names them: {known}"
         sparse = {name: each for name, each in self.readers.items() if each.is_sparse}
         dense = {name: each for name, each in self.readers.items() if is_dense(each)}
-        # The models of which the first serves requests that name none.
+        # A request that names no model gets the first of these.
         self.unnamed = {
             True: sparse,
             False: dense if self.catalog.embedders.keys() & dense else {},
