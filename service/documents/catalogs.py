@@ -43,8 +43,6 @@ _ROOT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """The syntax of a catalogue."""
-
     pattern: re.Pattern[str]  # its groups are the key and the value
     read: Callable[[str], str]
     write: Callable[[bool, str], str]  # whether only ASCII may be used, and the value

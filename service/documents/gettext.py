@@ -95,7 +95,6 @@ def _entry_parts(
 
 
 def _passage(source: str, line_end: str) -> Passage:
-    """Returns the passage for the strings of a msgstr."""
     before, core, after = split_margins(source)
 
     def place(translation: str) -> str:

@@ -228,9 +228,8 @@ class Item:
 
     def parts(self) -> list[Element]:
         """Returns the elements' runs, split from other content, or the elements without runs."""
-        runs: dict[Element, list[Element]] = {}
-        for element in self.elements:
-            runs.setdefault(element.getparent(), []).append(element)
+        by_run = groupby(self.elements, key=lambda element: element.getparent())
+        runs = {run: [*elements] for run, elements in by_run}
         if any(local_name(run) != "r" for run in runs):
             return self.elements
         for run, elements in runs.items():

@@ -36,9 +36,9 @@ ROLES: dict[str, Role] = {
     **dict.fromkeys(("note", "annotation"), Role.ASIDE),
     **dict.fromkeys(("creator", "date", "creator-initials"), Role.KEPT),
     **dict.fromkeys((*APART_KEPT, "note-citation"), Role.APART_KEPT),
+    **dict.fromkeys(("tab", "line-break"), Role.APART),
 }
 
-BREAKS = frozenset(("tab", "line-break"))
 _STYLE_NAME = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}name"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _USED_STYLE = f"{_TEXT}style-name"
@@ -59,7 +59,8 @@ def read_open_document(data: bytes, kind: str) -> ArchiveDocument:
 
 
 def _read_part(root: Element, _name: str) -> XmlDocument:
-    trivial = {style.get(_STYLE_NAME) for style in root.iter() if _is_trivial(style)}
+    styles = root.iterfind(".//{*}automatic-styles/{*}style")
+    trivial = {style.get(_STYLE_NAME) for style in styles if _is_trivial(style)}
     reader = BlockReader(lambda element: _role(element, trivial))
     kept = {*map(as_compared, chain(_NAMED(root), *map(constants, _FORMULAS(root))))}
     return XmlDocument(root, [block for body in _bodies(root, kept) for block in reader.read(body)])
@@ -93,22 +94,15 @@ def _role(element: Element, trivial: Container[str | None]) -> Role:
         return ROLES[name]
     if name == "frame" and element.get(_ANCHOR) == "as-char":
         return Role.ASIDE
-    is_break = name in BREAKS or element.get(_COUNT, "1") != "1"  # columns of a table
-    if (
-        element.text
-        and not len(element)
-        and element.tag.startswith(_TEXT)
-        and name not in ("p", "h")
-    ):
-        return Role.KEPT  # a field with its result
+    is_field = not len(element) and element.tag.startswith(_TEXT) and name not in ("p", "h")
+    if is_field and element.text:
+        return Role.KEPT
+    is_break = element.get(_COUNT, "1") != "1"  # columns of a table
     return Role.APART if len(element) or element.text or is_break else Role.MARK
 
 
 def _is_trivial(style: Element) -> bool:
     """Reports whether a style only marks the language or the editing session of its text."""
-    parent = style.getparent()
-    if parent is None or local_name(parent) != "automatic-styles" or local_name(style) != "style":
-        return False
     properties = [child for child in style if local_name(child)]
     names = {name.rpartition("}")[2] for child in properties for name in child.attrib}
     return names <= _TRIVIAL and not any(map(len, properties))
