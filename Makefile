@@ -122,7 +122,7 @@ SANITIZED := $(VENV)/sanitized
 SANITIZER := g++ -fsanitize=address,undefined -fno-sanitize-recover=undefined -g1
 
 # CI compiles it while other packages are installed, which leaves a core idle. With -O1 that takes
-# a quarter of the time, and the sanitizers see more of what the source says.
+# a quarter of the time, and the optimiser hides fewer errors from the sanitizers.
 $(SANITIZED)/.built: $(NATIVE) | $(VENV)/.installed
 	rm -rf $(SANITIZED) && mkdir $(SANITIZED)
 	cp -r model setup.py pyproject.toml README.md LICENSE NOTICE $(SANITIZED)

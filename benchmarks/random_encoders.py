@@ -1,6 +1,6 @@
 """Writes text encoders with random weights, in the shapes of published embedding models.
 
-    python -m benchmarks.random_encoders qwen3-0.6b .bench/qwen3
+    python -m benchmarks.random_encoders qwen3-embedding-0.6b .bench/qwen3
 
 The folder is one of sentence-transformers. Section "embed" of `benchmarks.run` measures it, like
 any other folder: only the speed counts. The tokenizer, and with it the number of words, is that of
