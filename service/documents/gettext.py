@@ -38,7 +38,8 @@ def read_po(data: bytes, keeps_fuzzy: bool = False) -> PassageDocument:
     for number, line in enumerate(others.split("\n"), 1):
         if not re.match(r"[\s\ufeff]*(?:#|$)", line):
             raise DocumentError(
-                f"line {number} is no line of a gettext catalogue with whole strings"
+                f"line {number} is neither a comment nor a keyword of gettext with whole strings; "
+                "is it another format?"
             )
     if "msgid" not in text:
         raise DocumentError("the file has no msgid; is it another format?")

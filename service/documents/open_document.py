@@ -67,7 +67,10 @@ def _read_part(root: Element, _name: str) -> XmlDocument:
 
 
 def _bodies(root: Element, kept: Container[str]) -> Iterator[Element]:
-    """Yields the elements with texts that are not inside another one, or in a computed cell."""
+    """Yields the elements with texts that are not inside another one, or in a computed cell.
+
+    In a cell, texts that are code stay, and so do texts in `kept`, which other cells name.
+    """
     waiting = [root]
     while waiting:
         element = waiting.pop()

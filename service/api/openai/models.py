@@ -51,8 +51,8 @@ class ListedBody(BaseModel):
 
     id: str
     state: ModelState = Field(
-        description="`loading` until the model is loaded, then `ready`. `available` if it is "
-        "loaded on demand."
+        description="`loading` until the model is loaded, then `ready`. `available` until a "
+        "request loads a model on demand. `failed` if loading has failed."
     )
     object: Literal["model"] = "model"
     created: int = Field(description="Start of the server, in Unix seconds.")
@@ -73,7 +73,7 @@ class ServedBody(ListedBody):
     devices: list[str] = Field(
         description="Devices of the workers that have loaded the model, such as several GPUs."
     )
-    dtype: str | None = Field(description="Null while the model loads.")
+    dtype: str | None = Field(description="Null unless the model is loaded.")
 
 
 class ModelBody(ServedBody):
@@ -87,12 +87,12 @@ class ModelBody(ServedBody):
         description="Target languages; a text is not translated to its own language."
     )
     attention: dict[str, AttentionSizeBody] | None = Field(
-        description="Kinds of attention that can be inspected: encoder, decoder, cross. Null while "
-        "the model loads, and empty for a remote model."
+        description="Kinds of attention that can be inspected: encoder, decoder, cross. Null "
+        "unless the model is loaded, and empty for a remote model."
     )
     alignment: AlignmentBody | None = Field(
-        description="The attention that aligns words by default. Null while the model loads, and "
-        "for a remote model."
+        description="The attention that aligns words by default. Null unless the model is loaded, "
+        "and for a remote model."
     )
 
 
@@ -107,7 +107,8 @@ class EmbedderBody(ServedBody):
     )
     prompts: list[str] = Field(description="Names of the prompts that may precede a text.")
     attention: dict[str, AttentionSizeBody] | None = Field(
-        description="Kinds of attention that can be inspected: encoder. Null while the model loads."
+        description="Kinds of attention that can be inspected: encoder. Null unless the model is "
+        "loaded."
     )
 
 
@@ -116,7 +117,7 @@ class OtherBody(ServedBody):
 
 
 class ChangingBody(ListedBody):
-    """A model that is not served: it is being loaded or unloaded, or its loading failed."""
+    """A model that is loaded or unloaded just now or on demand, or whose loading failed."""
 
     error: str | None = Field(
         None,
