@@ -311,7 +311,7 @@ def _link_items(link: Element) -> list[Item | None]:
     if len(inside) < len(found):
         return [None, *found, None]
     has_text = any(item.text.strip() for item in inside)
-    return [Item([link], Form.WORDS if has_text else Form.EMPTY, items=_merged(inside))]
+    return [Item([link], items=_merged(inside)) if has_text else Item([link], Form.EMPTY)]
 
 
 def _blocks(items: Sequence[Item]) -> Iterator[Block]:
@@ -363,10 +363,9 @@ def _nodes(items: Sequence[Item]) -> list[Node]:
         if item.formatting is not None and (item.formatting == base or not item.text.strip()):
             nodes.append(item.text)
         else:
-            inside: list[Node] = [item.text] if item.formatting is not None else _nodes(item.items)
+            inside: list[Node] = _nodes(item.items) if item.formatting is None else [item.text]
             is_mark = local_name(item.elements[0]) in _MARKS
-            children = inside if item.form is Form.WORDS else []
-            nodes.append(Unit(item.form, item, children, is_mark))
+            nodes.append(Unit(item.form, item, inside, is_mark))
     return nodes
 
 
@@ -408,19 +407,16 @@ def _written(unit: Unit) -> list[Element]:
 
 def _new_run(run: Element, text: str) -> Element:
     new = _like(run)
-    element = new.makeelement(_sibling(run, "t"))
-    new.append(element)
-    _write(element, text)
+    _write(etree.SubElement(new, _sibling(run, "t")), text)
     return new
 
 
 def _like(run: Element) -> Element:
     """Returns an empty run with the formatting of another run."""
     new = run.makeelement(run.tag, dict(run.attrib), nsmap=run.nsmap)
-    for properties in [child for child in run if local_name(child) == "rPr"]:
-        new.append(deepcopy(properties))
-        for change in [child for child in new[0] if local_name(child) == "rPrChange"]:
-            new[0].remove(change)  # The id of a tracked change may occur only once.
+    new.extend(deepcopy(child) for child in run if local_name(child) == "rPr")
+    for change in new.findall("{*}rPr/{*}rPrChange"):
+        change.getparent().remove(change)  # The id of a tracked change may occur only once.
     return new
 
 
