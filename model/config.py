@@ -391,6 +391,7 @@ class EmbeddingConfig:
     default_prompt: str | None = None  # name used if a request names none; None for no prefix
     sparse: SparseConfig | None = None
     multi: MultiVectorConfig | None = None
+    pools_prompt: bool = True  # if not, its tokens are left out of the pooling
 
     def __post_init__(self) -> None:
         reasons = []

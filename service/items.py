@@ -220,6 +220,7 @@ class EmbeddingItem(WorkItem):
     # Without the model's final Normalize module, which scales vectors to length 1.
     is_raw: bool = False
     is_bulk: bool = False
+    unpooled: int = 0  # number of first tokens that are left out of the pooling
     id: int = 0
 
     @property

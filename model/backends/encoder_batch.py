@@ -38,6 +38,7 @@ class HiddenTexts:
 
     states: Tensor
     lengths: Sequence[int]
+    unpooled: Sequence[int] = ()  # first tokens of each text that are left out of its pooling
 
 
 class LayerBatch(ABC):

@@ -6,7 +6,7 @@ Source: sentence-transformers, models/Pooling.py, models/Dense.py and models/Nor
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -45,22 +45,35 @@ Vectors = NDArray[np.float32]
 class MaskedTexts:
     """The hidden states of some texts in float32, as the poolings read them.
 
-    `counts` is the number of tokens of each text, or one number for all texts.
+    Each text is pooled from token `starts` to token `ends` - 1; an int is the same for all texts.
     """
 
-    states: Tensor  # (B, S, D), zero on padding
-    counts: Tensor | int  # (B, 1)
-    mask: Tensor | None  # (B, S, 1), True on tokens; None if there is no padding
+    states: Tensor  # (B, S, D), zero on tokens that are left out
+    ends: Tensor | int  # (B, 1)
+    mask: Tensor | None  # (B, S, 1), True on tokens to pool; None if no token is left out
+    starts: Tensor | int = 0  # (B, 1)
 
     @classmethod
     def of(cls, texts: HiddenTexts) -> "MaskedTexts":
         states = texts.states.float()
-        width = states.shape[1]
-        if min(texts.lengths) == width:
+        width, skips = states.shape[1], any(texts.unpooled)
+        if min(texts.lengths) == width and not skips:
             return cls(states, width, None)
-        counts = upload([*texts.lengths], states.device)[:, None]  # (B, 1)
-        mask = (torch.arange(width, device=states.device) < counts)[:, :, None]
-        return cls(states.masked_fill(~mask, 0.0), counts, mask)
+        ends = upload([*texts.lengths], states.device)[:, None]  # (B, 1)
+        starts = upload([*texts.unpooled], states.device)[:, None] if skips else 0
+        places = torch.arange(width, device=states.device)
+        mask = ((places >= starts) & (places < ends))[:, :, None]
+        return cls(states.masked_fill(~mask, 0.0), ends, mask, starts)
+
+    @property
+    def counts(self) -> Tensor | int:
+        return self.ends - self.starts
+
+    def first(self) -> Tensor:
+        if isinstance(self.starts, int):
+            return self.states[:, 0]
+        rows = torch.arange(len(self.states), device=self.states.device)
+        return self.states[rows, self.starts[:, 0]]
 
     def max(self) -> Tensor:
         if self.mask is None:
@@ -68,25 +81,29 @@ class MaskedTexts:
         return self.states.masked_fill(~self.mask, float("-inf")).amax(dim=1)
 
     def weighted_mean(self) -> Tensor:
-        """Returns the weighted mean (B, D); token t, counted from 1, has weight t.
+        """Returns the weighted mean (B, D); token t of the whole text, from 1, has weight t.
 
         Source: Muennighoff 2022, "SGPT", equation 2.
         """
         weights = torch.arange(1.0, self.states.shape[1] + 1, device=self.states.device)[:, None]
-        return (self.states * weights).sum(dim=1) / (self.counts * (self.counts + 1) / 2)
+        total = self.ends * (self.ends + 1) - self.starts * (self.starts + 1)
+        return (self.states * weights).sum(dim=1) / (total / 2)
 
     def last(self) -> Tensor:
-        if isinstance(self.counts, int):
+        if isinstance(self.ends, int):
             return self.states[:, -1]
         rows = torch.arange(len(self.states), device=self.states.device)
-        return self.states[rows, self.counts[:, 0] - 1]
+        return self.states[rows, self.ends[:, 0] - 1]
 
 
 POOLINGS: dict[Pooling, Callable[[MaskedTexts], Tensor]] = {
-    Pooling.CLS: lambda texts: texts.states[:, 0],
+    Pooling.CLS: MaskedTexts.first,
     Pooling.MAX: MaskedTexts.max,
     Pooling.MEAN: lambda texts: texts.states.sum(dim=1) / texts.counts,
-    Pooling.MEAN_SQRT_LEN: lambda texts: texts.states.sum(dim=1) / texts.counts**0.5,
+    Pooling.MEAN_SQRT_LEN: lambda texts: (
+        # `tensor ** 0.5` can have other bits than `int ** 0.5`.
+        texts.states.sum(dim=1) / torch.as_tensor(texts.counts).sqrt()
+    ),
     Pooling.WEIGHTED_MEAN: MaskedTexts.weighted_mean,
     Pooling.LAST_TOKEN: MaskedTexts.last,
 }
@@ -259,12 +276,14 @@ class EmbeddingJob:
 
     With `is_per_token`, the result is the last hidden state of each token, or its vector in a
     ColBERT model. Else it is one vector, and `is_raw` skips a final Normalize module, which would
-    scale it to Euclidean length 1.
+    scale it to Euclidean length 1. The first `unpooled` ids, those of a prompt, are encoded, but
+    they are left out of the pooling.
     """
 
     ids: list[int]
     is_per_token: bool = False
     is_raw: bool = False
+    unpooled: int = 0
 
 
 Embedder = EmbeddingModel | MeanOfMemory
@@ -320,6 +339,7 @@ class EmbeddingEncode(SlicedPass):
 
     def _finish(self, batch: list[int], texts: HiddenTexts) -> None:
         jobs = [self.jobs[number] for number in batch]
+        texts = replace(texts, unpooled=[job.unpooled for job in jobs])
         words = self.model.words if isinstance(self.model, EmbeddingModel) else None
         for is_raw in (False, True) if words is None else ():
             rows = [

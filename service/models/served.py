@@ -177,6 +177,7 @@ class ServedEmbedder(AnyServed):
             prompts=self.config.prompts,
             default_prompt=self.config.default_prompt,
             is_sparse=self.config.sparse is not None,
+            pools_prompt=self.config.pools_prompt,
         )
 
 

@@ -23,6 +23,7 @@ class ReadText:
     num_tokens: int  # before truncation; it is only a lower bound if `is_exact` is false
     is_exact: bool = True
     kept: list[int] | None = None  # indices of the ids whose vectors are returned; None for all
+    unpooled: int = 0  # number of first ids that are left out of the pooling
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class TextReader:
     forms: Mapping[str, "TextReader"] = field(default_factory=dict)
     filler: int | None = None  # id put behind a text up to `max_tokens`
     skipped: frozenset[int] = frozenset()  # ids without a vector
+    pools_prompt: bool = True  # if not, a prompt and the special tokens before it are left out
 
     def with_language(self, language: str) -> "TextReader":
         return replace(self, before=self.languages[language], languages={})
@@ -72,12 +74,18 @@ class TextReader:
         if excess > 0:
             content = content[:-excess] if direction == "right" else content[excess:]
         ids = [*self.before, *content, *self.behind]
+        unpooled = 0
+        if prompt and not self.pools_prompt:
+            count = len(self.encode(prompt, "", room, "right")[0])
+            if direction == "left":  # ids of the prompt are the first to be cut
+                count = max(count - max(excess, 0), 0) if is_exact else 0
+            unpooled = len(self.before) + min(count, len(content))
         if self.filler is not None:
             ids += [self.filler] * (self.max_tokens - len(ids))
         kept = None
         if self.skipped:
             kept = [place for place, each in enumerate(ids) if each not in self.skipped]
-        return ReadText(ids, num_tokens, is_exact, kept)
+        return ReadText(ids, num_tokens, is_exact, kept, unpooled)
 
     def _bare(self, ids: list[int]) -> list[int]:
         # The special tokens around ids are removed if they are both before and after the ids.

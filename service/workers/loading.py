@@ -136,7 +136,7 @@ def begin_batch(
 
 
 def embedding_job(item: EmbeddingItem) -> EmbeddingJob:
-    return EmbeddingJob(item.ids, item.is_per_token, is_raw=item.is_raw)
+    return EmbeddingJob(item.ids, item.is_per_token, item.is_raw, item.unpooled)
 
 
 def load_failed(name: str, error: Exception) -> LoadFailed:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from model.encoding.embedding import Vectors
 from service.server import create_app
 from tests.api.servers import Server, make_settings
 from tests.embedding_reference import Reference
-from tests.tiny_text import write_json, write_model
+from tests.tiny_text import change_json, write_json, write_model
 from tests.workers import Script, Threads
 
 ALIAS = "embed-english-v3.0"
@@ -142,6 +143,17 @@ def test_purpose_chooses_the_prompt_of_the_model(
         "/vectors": lambda: reply["vector"],
     }[path]()
     assert_array_equal(floats(found), expected.vectors(f"{prompt}b")[0])
+
+
+def test_prompt_is_left_out_of_pooling(folder: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(folder, tmp_path / "other")
+    change_json(other / "1_Pooling" / "config.json", include_prompt=False)
+    tokens = Reference(str(folder)).vectors("query: b", is_per_token=True)[0]
+    mean = tokens[3:].mean(axis=0)  # without [CLS] query :
+    with Server(create_app(make_settings(models=(str(other),)), Threads(Script().load))) as server:
+        server.until_ready()
+        (found,) = post(server, "/embed", inputs="b", prompt_name="query")
+    np.testing.assert_allclose(floats(found), mean / np.linalg.norm(mean), atol=1e-6)
 
 
 def test_types_of_numbers_keep_the_vectors(server: Server, expected: Reference) -> None:

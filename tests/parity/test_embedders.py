@@ -4,8 +4,9 @@ The folders are those that save_pretrained and sentence-transformers write. Wher
 write other options than transformers, its folder has theirs.
 """
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ from model.inspection.query import (
     Reduction,
     StatesQuery,
 )
+from service.models.served import ServedEmbedder
 from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_steps
 from tests.hf_files import randomize
 from tests.text_tokenizers import KINDS
@@ -349,6 +351,52 @@ def test_a_vector_does_not_depend_on_the_batch(theirs: Any, tmp_path: Path) -> N
         pass
     (texts,) = padded.read_texts()
     assert_close(ours.embed(texts), torch.from_numpy(np.stack(alone)), **TOLERANCE)
+
+
+@pytest.mark.parametrize("case", ["nomic", "qwen3", "gemma3, causal"], indirect=True)
+def test_prompt_may_be_left_out_of_pooling(case: Case, theirs: Any, tmp_path: Path) -> None:
+    """Source: sentence-transformers 6.2, modules/pooling.py: CLS is the first token that is left.
+
+    The special tokens before a prompt are left out too, and tokens keep their weights.
+    """
+    options = {"pooling_mode": [*Pooling], "include_prompt": False}
+    write_json(tmp_path / "1_Pooling" / "config.json", options)
+    (files,) = find_embedding_models(str(tmp_path))
+    ours = load_embedding_model(files, torch.device("cpu"), "float32")
+    reader, tokenizer = (
+        ServedEmbedder.load(files).reader,
+        PreTrainedTokenizerFast.from_pretrained(tmp_path),
+    )
+    has_end = not case.around or case.around[-1] != "$A"
+    jobs, expected = [], []
+    for prompt, text in itertools.product(("", PROMPT), TEXTS):
+        read = reader.read(text, prompt, "right")
+        jobs.append(EmbeddingJob(read.ids, unpooled=read.unpooled))
+        ids = tokenizer((prompt + text).strip())["input_ids"]
+        count = len(tokenizer(prompt.strip())["input_ids"]) - has_end if prompt else 0
+        with torch.inference_mode():
+            (states,) = theirs(torch.tensor([ids])).last_hidden_state
+        kept, weights = states[count:], torch.arange(count + 1.0, len(ids) + 1)
+        total = kept.sum(dim=0)
+        parts = {
+            Pooling.CLS: kept[0],
+            Pooling.MAX: kept.amax(dim=0),
+            Pooling.MEAN: total / len(kept),
+            Pooling.MEAN_SQRT_LEN: total / len(kept) ** 0.5,
+            Pooling.WEIGHTED_MEAN: weights @ kept / weights.sum(),
+            Pooling.LAST_TOKEN: kept[-1],
+        }
+        expected.append(F.normalize(torch.cat([parts[way] for way in Pooling]), dim=0))
+    jobs.append(EmbeddingJob(jobs[-1].ids))  # beside one of equal length whose prompt is left out
+    found = embed(ours, jobs)
+    assert_close(torch.from_numpy(np.stack(found[:-1])), torch.stack(expected), **TOLERANCE)
+    for job, vector in zip(jobs, found, strict=True):
+        np.testing.assert_array_equal(embed(ours, [job])[0], vector)
+    padded = padded_batch(ours.encoder, [job.ids for job in jobs])  # as on a GPU
+    for _ in run_layers(padded, padded.num_tokens):
+        pass
+    texts = replace(*padded.read_texts(), unpooled=[job.unpooled for job in jobs])
+    assert_close(ours.embed(texts), torch.from_numpy(np.stack(found)), **TOLERANCE)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])

@@ -251,8 +251,8 @@ OF_TOKENS = {"module_input_name": "token_embeddings"}
         (CONFIG, {"num_hidden_layers": 10**6}, "is 1000000, it must be an integer from 1 to 1000"),
         (
             POOLING,
-            {"pooling_mode_magic": True, "include_prompt": False},
-            "1_Pooling.* is not supported: 'magic' is not a way.*include_prompt is False",
+            {"pooling_mode_magic": True, "include_prompt": "no"},
+            "1_Pooling.* is not supported: 'magic' is not a way.*include_prompt is 'no'",
         ),
         (POOLING, {"pooling_mode_mean_tokens": False}, "no way of"),
         (POOLING, {"pooling_mode": 7}, "7 is not a way of"),

@@ -231,6 +231,16 @@ def test_auto_takes_int8_where_native_code_serves(tmp_path: Path) -> None:
         assert cosines(embed(model, [job]), exact).min() > 0.99
 
 
+def test_prompt_is_left_out_of_pooling_in_int8(tmp_path: Path) -> None:
+    files = find_embedding_models(str(write_model(tmp_path / "tiny", **ON_DISK)))[0]
+    model = load_embedding_model(files, CPU, "int8")
+    assert model.native
+    ids = [1, 7, 8, 9, 2]
+    found, tokens = embed(model, [EmbeddingJob(ids, unpooled=2), EmbeddingJob(ids, True)])
+    mean = tokens[2:].mean(axis=0)
+    np.testing.assert_allclose(found, mean / np.linalg.norm(mean), atol=1e-6)
+
+
 @pytest.mark.parametrize("limit", ["MIN_COSINE", "MIN_DEGENERATE_COSINE"])
 def test_auto_leaves_int8_where_vectors_would_change(
     limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -1,5 +1,6 @@
 """Texts as the ids that a model gets."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from model.checkpoints.load import load_vocabularies
 from model.checkpoints.load import read_folder as read_translation_folder
 from model.tokenization.text import TextTokenizer
 from service.models.served import ServedEmbedder, ServedModel
-from service.models.text_reader import Direction, TextReader
+from service.models.text_reader import Direction, Input, TextReader
 from tests.hf_files import SENTENCE, write_multilingual, write_pieces
 from tests.tiny_text import write_model
 
@@ -84,6 +85,27 @@ def test_prompt_goes_before_ids_too(reader: TextReader) -> None:
     text = reader.read("a", "query: ", "right")
     assert reader.read([A], "query: ", "right") == text
     assert reader.read([CLS, A, SEP], "query: ", "right") == text
+
+
+@pytest.mark.parametrize(
+    ("given", "prompt", "direction", "unpooled"),
+    [
+        ("a", "query: ", "right", 3),  # [CLS] query :
+        ([A], "query: ", "right", 3),
+        ("a", "", "right", 0),
+        ("", "query: ", "right", 3),
+        ("a", "a " * 99, "right", 11),  # [SEP] is left
+        ("a b c " * 3, "query: ", "left", 2),  # [CLS] :
+        ([A] * 99, "query: ", "left", 1),
+        ("a b c " * 9999, "query: ", "left", 1),  # only the end is tokenised
+    ],
+)
+def test_tokens_of_a_prompt_are_counted(
+    reader: TextReader, given: Input, prompt: str, direction: Direction, unpooled: int
+) -> None:
+    found = replace(reader, pools_prompt=False).read(given, prompt, direction)
+    assert found.unpooled == unpooled
+    assert reader.read(given, prompt, direction) == replace(found, unpooled=0)
 
 
 def test_lone_token_has_an_end_only(folder: Path) -> None:

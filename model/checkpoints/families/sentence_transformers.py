@@ -93,7 +93,8 @@ TASKS = {
 }
 USUAL_TASK = "feature-extraction", "token_embeddings"
 # With `include_prompt`, the tokens of a prompt are pooled together with the tokens of the text.
-POOLING_SUPPORTED = {"include_prompt": (True,)}
+INCLUDE_PROMPT = "include_prompt"
+POOLING_SUPPORTED = {INCLUDE_PROMPT: (True, False)}
 HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "module_input_name": ("sentence_embedding",),
     "module_output_name": ("sentence_embedding", None),
@@ -307,7 +308,10 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
     is_multi = colbert.is_multi_vector(files.folder, PROMPTS)
     if not files.is_static and (files.head is not None or not is_multi):
         text_encoders.check_embedder(options, str(path))
-    pooling, modules = _read_pooling_of(head), _read_head(files, encoder.d_model, is_multi)
+    (pooling, pools_prompt), modules = (
+        _read_pooling_of(head),
+        _read_head(files, encoder.d_model, is_multi),
+    )
     scored = (folder for kind, folder in head if kind == splade.MODULE)
     sparse = next((splade.read_splade(options, folder / CONFIG) for folder in scored), None)
     multi = None
@@ -316,16 +320,19 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
         parts = files.folder, PROMPTS, own, head, files.encoder / TOKENIZER, tokens
         multi, prompts, default = colbert.read_multi_vector(*parts), {}, None
     try:
-        return EmbeddingConfig(encoder, pooling, modules, tokens, prompts, default, sparse, multi)
+        return EmbeddingConfig(
+            encoder, pooling, modules, tokens, prompts, default, sparse, multi, pools_prompt
+        )
     except UnsupportedModelError as error:
         raise UnsupportedModelError(str(files.folder), error.reasons) from error
 
 
-def _read_pooling_of(head: Sequence[tuple[str, Path]]) -> tuple[Pooling, ...]:
+def _read_pooling_of(head: Sequence[tuple[str, Path]]) -> tuple[tuple[Pooling, ...], bool]:
+    """Returns the ways of pooling, and whether a prompt is pooled."""
     kind, folder = head[0] if head else ("", Path())
     if kind == "Pooling":
         return _read_pooling(folder / CONFIG)
-    return (Pooling.LAST_TOKEN,) if kind == LOGIT_SCORE else (Pooling.MEAN,)
+    return ((Pooling.LAST_TOKEN,) if kind == LOGIT_SCORE else (Pooling.MEAN,)), True
 
 
 def _read_head(files: EmbeddingFiles, width: int, is_multi: bool) -> tuple[HeadConfig, ...]:
@@ -366,7 +373,7 @@ def _read_static(weights: Path) -> TextEncoderConfig:
     )
 
 
-def _read_pooling(path: Path) -> tuple[Pooling, ...]:
+def _read_pooling(path: Path) -> tuple[tuple[Pooling, ...], bool]:
     options = read_options(path)
     named = options.get("pooling_mode") or _switched_on(options)
     chosen = named if isinstance(named, list) else [named]
@@ -380,7 +387,7 @@ def _read_pooling(path: Path) -> tuple[Pooling, ...]:
         reasons.append("no way of pooling is switched on")
     if reasons:
         raise UnsupportedModelError(str(path), reasons)
-    return tuple(WAYS[name] for name in chosen)
+    return tuple(WAYS[name] for name in chosen), bool(options.get(INCLUDE_PROMPT, True))
 
 
 def _switched_on(options: Mapping[str, Any]) -> list[str]:

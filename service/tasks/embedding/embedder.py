@@ -143,7 +143,7 @@ class Embedder:
         is_raw = not (query.is_normalized or query.is_per_token)
         is_bulk = len(texts) > self.settings.bulk_sentences
         items = [
-            EmbeddingItem(reader.name, text.ids, query.is_per_token, is_raw, is_bulk)
+            EmbeddingItem(reader.name, text.ids, query.is_per_token, is_raw, is_bulk, text.unpooled)
             for text in texts
         ]
         results = await lease.submit(items, deadline).in_order()
@@ -160,7 +160,7 @@ class Embedder:
         truncated = find_long(uncut, limit, truncate, query.param, uncounted)
         num_tokens = [len(text.ids) for text in texts]
         check_num_tokens(num_tokens, self.settings.max_pending_tokens, query.param)
-        check_not_empty(num_tokens, query.param)
+        check_not_empty([len(text.ids) - text.unpooled for text in texts], query.param)
         if query.is_per_token:
             check_num_vectors(num_tokens, self.settings.max_token_vectors, query.param)
         kept = [text.kept for text in texts]
