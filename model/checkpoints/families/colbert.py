@@ -39,15 +39,10 @@ def is_multi_vector(folder: Path, own: str) -> bool:
 def read_multi_vector(
     folder: Path, own: str, transformer: Options, modules: Modules, vocabulary: Path, limit: int
 ) -> MultiVectorConfig:
-    """Returns the settings.
+    """Returns how a model reads queries and documents.
 
-    Args:
-        folder: Folder of the model.
-        own: Name of the file with the options of sentence-transformers.
-        transformer: Options of the transformer.
-        modules: Kind and folder of the other modules.
-        vocabulary: File of the tokenizer.
-        limit: Largest number of tokens of a text.
+    `own` names the file with the options of sentence-transformers. `modules` has the kind and the
+    folder of each module after the transformer. No text has more than `limit` tokens.
     """
     path = folder / METADATA
     options = read_options(path if path.is_file() else folder / own)
@@ -66,7 +61,8 @@ def read_multi_vector(
         for name in ("query_length", "document_length")
     )
     if known.get("strategy", "fixed") != "fixed":
-        reasons.append(f"query_expansion is {known['strategy']!r}, supported: 'fixed'")
+        strategy = known["strategy"]
+        reasons.append(f"the strategy of query_expansion is {strategy!r}, supported: 'fixed'")
     check_file(vocabulary)
     tokenizer = Tokenizer.from_file(str(vocabulary))
 
@@ -74,14 +70,14 @@ def read_multi_vector(
         found = [tokenizer.token_to_id(str(text)) for text in texts]
         return next((each for each in found if each is not None), None)
 
-    markers = [
-        find(text, str(text).strip())
-        for text in (known["query_prefix"], known["document_prefix"])
-        if text
-    ]
+    prefixes = known["query_prefix"], known["document_prefix"]
+    markers = [find(text, str(text).strip()) for text in prefixes if text]
     filler = find(*MASKS) if known["expands"] else None
     if None in markers or len(markers) not in (0, 2):
-        reasons.append(f"its markers must be tokens of {vocabulary.name}, one of each kind of text")
+        named = " and ".join(map(repr, prefixes))
+        reasons.append(
+            f"its prefixes are {named}, needed: two tokens of {vocabulary.name}, or none"
+        )
     if known["expands"] and filler is None:
         reasons.append(f"{vocabulary.name} has no token that fills queries: {', '.join(MASKS)}")
     if reasons:
