@@ -310,7 +310,7 @@ def _link_items(link: Element) -> list[Item | None]:
     inside = [item for item in found if item is not None]
     if len(inside) < len(found):
         return [None, *found, None]
-    has_text = any(item.text.strip() for item in inside)
+    has_text = any(item.items or item.text.strip() for item in inside)
     return [Item([link], items=_merged(inside)) if has_text else Item([link], Form.EMPTY)]
 
 

@@ -215,6 +215,18 @@ def test_runs_in_an_element_are_part_of_the_sentence(kind: str) -> None:
     assert AROUND[kind].split("{}")[1] in written
 
 
+@pytest.mark.parametrize("inner", AROUND)
+@pytest.mark.parametrize("outer", AROUND)
+def test_runs_in_nested_elements_are_part_of_the_sentence(outer: str, inner: str) -> None:
+    nested = AROUND[outer].format(AROUND[inner].format(run("client")))
+    document = read_document("a.docx", docx(f"<w:p>{run('Dear ')}{nested}</w:p>"))
+    assert document.texts() == ['Dear <span id="1"><span id="2">client</span></span>']
+    reply = 'Caro <span id="1"><span id="2">cliente</span></span>'
+    written = members(document.write([reply], ""))["word/document.xml"].decode()
+    assert "".join(re.findall("<w:t[^>]*>([^<]*)", written)) == "Caro cliente"
+    assert AROUND[inner].split("{}")[1] + AROUND[outer].split("{}")[1] in written
+
+
 def test_deleted_text_stays() -> None:
     deleted = '<w:del w:id="1"><w:r><w:delText>old</w:delText></w:r></w:del>'
     document = read_document("a.docx", docx(f"<w:p>{run('One ')}{deleted}{run('two')}</w:p>"))
