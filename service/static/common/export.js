@@ -49,7 +49,7 @@ export function save(file, name) {
  * Creates the buttons that save a figure as PNG and as SVG.
  * @param {function(): string} name Returns the name of the file.
  * @param {function(): Element} draw Returns the drawing.
- * @param {string} words Say what is saved.
+ * @param {string} words The label before the buttons.
  */
 export function saveButtons(name, draw, words = say('download')) {
   const notice = new Notice();

@@ -11,7 +11,7 @@ export const WIDTH = 960;
 /** Stands for href in a picture: the policy of the page allows no such image, but that of a file does. */
 export const LATER = 'data-href';
 
-const LEFT_OUT = 'details, .actions, .downloads, .notice, .unseen'; // What is no part of a picture.
+const LEFT_OUT = 'details, .actions, .downloads, .notice, .unseen'; // Elements that a picture does not show.
 const INKS = ['fill', 'stroke', 'stroke-width', 'paint-order', 'font-size', 'font-weight', 'text-anchor'];
 const BASELINE = 0.81; // Of the height of a line of letters.
 const SCALE_STEPS = 24;

@@ -45,7 +45,7 @@ export class WayChoice {
   }
 
   #choose(name) {
-    // After a click, arrow keys belong to the part; a reader who came by keyboard stays at the buttons.
+    // After a click, the arrow keys act on the part below. With the keyboard, the focus stays here.
     const { activeElement: here } = document;
     if (here instanceof HTMLInputElement && !here.matches(':focus-visible')) here.blur();
     const { task = this.store.view.task, ...change } = WAYS[name];

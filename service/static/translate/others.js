@@ -78,7 +78,7 @@ export class OtherTranslations {
     const { at, text, own } = this.#sentence;
     setText(byId('others-of'), say('othersOf', { sentence: text }));
     const chosen = chosenFor(view, at) ?? own;
-    this.#found = [...new Set([own, ...this.#found, chosen])]; // What was chosen once stays in the list.
+    this.#found = [...new Set([own, ...this.#found, chosen])]; // The list keeps earlier choices.
     this.#list(this.#found, this.#translation.target);
     for (const button of this.root.querySelectorAll('button'))
       button.setAttribute('aria-pressed', String(button.textContent === chosen));
