@@ -172,6 +172,11 @@ class Reader:
         return self.page.locator("#readout")
 
     @property
+    def candidates(self) -> Locator:
+        """The likeliest tokens at a word; the steps have a button "Close" too."""
+        return self.page.locator("#candidates")
+
+    @property
     def steps(self) -> Locator:
         return self.page.locator("#steps")
 

@@ -207,7 +207,7 @@ def test_pictures_of_the_readme(
     reader.read(KIDS, layer=1, head=0)
     reader.cell(3, 3).hover()
     reader.output.get_by_role("button").nth(6).press("Enter")
-    reader.button("Close").click()
+    reader.candidates.get_by_role("button", name="Close").click()
     page.evaluate("document.activeElement.blur()")
     write(f"page-{scheme}.png", page)
     reader.cell(3, 3).click()
@@ -252,7 +252,7 @@ def candidates(reader: Reader) -> Locator:
     reader.read(KIDS)
     reader.page.locator("#look-fold > summary").click()  # it has the likeliest tokens itself
     reader.word("eles").click()
-    expect(reader.page.locator("#candidates li")).to_have_count(5)
+    expect(reader.candidates.locator("li")).to_have_count(5)
     return reader.page.locator("body")
 
 

@@ -49,7 +49,7 @@ def documents(reader: Reader) -> None:
 def candidates(reader: Reader) -> None:
     translated(reader)
     reader.output.get_by_role("button").first.click()
-    expect(reader.page.locator("#candidates li")).to_have_count(5)
+    expect(reader.candidates.locator("li")).to_have_count(5)
 
 
 def attention(reader: Reader) -> None:

@@ -28,8 +28,8 @@ def likeliest(api: Api, text: str, index: int, **body: Any) -> list[list[str]]:
     ]
 
 
-def shown(page: Page) -> list[list[str]]:
-    entries = page.locator("#candidates li")
+def shown(reader: Reader) -> list[list[str]]:
+    entries = reader.candidates.locator("li")
     expect(entries).to_have_count(5)
     return [entry.locator("span, button").all_text_contents() for entry in entries.all()]
 
@@ -39,13 +39,13 @@ def test_word_shows_the_likeliest_tokens_at_its_place(reader: Reader, page: Page
     for index in (0, 1):
         word = reader.output.get_by_role("button").nth(index)
         word.click()
-        expect(page.locator("#candidates")).to_contain_text("with a probability of")
-        assert shown(page) == likeliest(api, POOL, index)
+        expect(reader.candidates).to_contain_text("with a probability of")
+        assert shown(reader) == likeliest(api, POOL, index)
     page.keyboard.press("Escape")
-    expect(page.locator("#candidates")).to_be_hidden()
+    expect(reader.candidates).to_be_hidden()
     word.press("Enter")
-    page.locator("#candidates li button").first.press("Escape")
-    expect(page.locator("#candidates")).to_be_hidden()
+    reader.candidates.locator("li button").first.press("Escape")
+    expect(reader.candidates).to_be_hidden()
     expect(word).to_be_focused()
 
 
@@ -58,9 +58,10 @@ def test_list_covers_no_text_and_closes_and_nothing_moves(reader: Reader, page: 
     translated(reader, KIDS)
     others = page.locator("#after, #pairs, #history, .fold, footer")
     before = [box_of(each)["y"] for each in others.all() if each.is_visible()]
-    found = page.locator("#candidates")
+    found = reader.candidates
     word = reader.output.get_by_role("button").first
-    for closing in (reader.button("Close"), page.locator("h1"), word):
+    close = reader.candidates.get_by_role("button", name="Close")
+    for closing in (close, page.locator("h1"), word):
         word.click()
         expect(found.locator("li")).to_have_count(5)
         text, place = box_of(reader.output), box_of(found)
@@ -73,15 +74,15 @@ def test_list_covers_no_text_and_closes_and_nothing_moves(reader: Reader, page: 
         expect(reader.output.locator(".pinned")).to_have_count(0)
 
 
-def test_words_of_the_second_sentence_have_theirs(reader: Reader, page: Page, api: Api) -> None:
+def test_words_of_the_second_sentence_have_theirs(reader: Reader, api: Api) -> None:
     translated(reader, TWO)
     (first, second) = api.translate(TWO)["alignment"]
     reader.output.get_by_role("button").nth(len(first["target_words"])).press("Enter")
     start = second["source_words"][0][0]
-    assert shown(page) == likeliest(api, TWO[start:], 0)
+    assert shown(reader) == likeliest(api, TWO[start:], 0)
 
 
-def test_word_behind_a_protected_span_has_its_own(reader: Reader, page: Page, api: Api) -> None:
+def test_word_behind_a_protected_span_has_its_own(reader: Reader, api: Api) -> None:
     """For the page a link is one word, and for the model it is many."""
     text = "The cat sat on https://a.example today."
     translated(reader, text)
@@ -89,7 +90,7 @@ def test_word_behind_a_protected_span_has_its_own(reader: Reader, page: Page, ap
     reader.word("hoje").click()
     item = api.attention(text, level="word", target_text=own)
     expected = likeliest(api, text, item["target"]["tokens"].index("hoje"), target_text=own)
-    assert shown(page) == expected
+    assert shown(reader) == expected
 
 
 def test_list_of_sentences_follows_a_chosen_word(reader: Reader, page: Page, api: Api) -> None:
@@ -99,35 +100,39 @@ def test_list_of_sentences_follows_a_chosen_word(reader: Reader, page: Page, api
     first = len(api.translate(TWO)["alignment"][0]["target_words"])
     reader.output.get_by_role("button").nth(first).click()
     expect(page.locator("#sentence")).to_have_value("1")
-    expect(page.locator("#candidates li")).to_have_count(5)
+    expect(reader.candidates.locator("li")).to_have_count(5)
     page.locator("#look-title").click()
-    expect(page.locator("#candidates")).to_be_hidden()
+    expect(reader.candidates).to_be_hidden()
 
 
 def test_list_leaves_the_map_its_word(reader: Reader, page: Page) -> None:
     """While attention was shown, no candidate could be chosen."""
     reader.read(POOL, look="yes")
     word = reader.output.get_by_role("button").nth(1)
-    for closing in (reader.button("Close"), page.locator("h1"), page.locator("#look-title")):
+    for closing in (
+        reader.candidates.get_by_role("button", name="Close"),
+        page.locator("h1"),
+        page.locator("#look-title"),
+    ):
         word.click()
-        expect(page.locator("#candidates li")).to_have_count(5)
+        expect(reader.candidates.locator("li")).to_have_count(5)
         closing.first.click()
-        expect(page.locator("#candidates")).to_be_hidden()
+        expect(reader.candidates).to_be_hidden()
         expect(word).to_have_attribute("aria-pressed", "true")
         word.click()
     word.click()
     own = reader.output.text_content() or ""
-    page.locator("#candidates li button").first.click()
+    reader.candidates.locator("li button").first.click()
     expect(reader.output).not_to_have_text(own)
     reader.until_shown()
 
 
-def test_new_text_closes_the_list(reader: Reader, page: Page) -> None:
+def test_new_text_closes_the_list(reader: Reader) -> None:
     translated(reader, POOL)
     reader.output.get_by_role("button").first.click()
-    expect(page.locator("#candidates")).to_be_visible()
+    expect(reader.candidates).to_be_visible()
     reader.field.fill(TWO)
-    expect(page.locator("#candidates")).to_be_hidden()
+    expect(reader.candidates).to_be_hidden()
 
 
 def test_failure_is_told_where_the_list_would_be(reader: Reader, page: Page, watch: Watch) -> None:
@@ -135,18 +140,18 @@ def test_failure_is_told_where_the_list_would_be(reader: Reader, page: Page, wat
     translated(reader, POOL)
     page.route("**/attention", lambda route: route.abort())
     reader.output.get_by_role("button").first.click()
-    expect(page.locator("#candidates")).to_contain_text("could not be loaded")
+    expect(reader.candidates).to_contain_text("could not be loaded")
 
 
-def test_refused_candidate_is_told(reader: Reader, page: Page, watch: Watch) -> None:
+def test_refused_candidate_is_told(reader: Reader, watch: Watch) -> None:
     """Such as behind a placeholder, whose signs the model does not write."""
     watch.allow("Failed to load resource")
     translated(reader, "The cat sat on {name} today.")
     own = reader.output.text_content() or ""
     reader.word("hoje").click()
-    page.locator("#candidates li button").first.click()
-    expect(page.locator("#candidates")).to_contain_text("The model cannot go on from there.")
-    expect(reader.button("Close")).to_be_focused()
+    reader.candidates.locator("li button").first.click()
+    expect(reader.candidates).to_contain_text("The model cannot go on from there.")
+    expect(reader.candidates.get_by_role("button", name="Close")).to_be_focused()
     expect(reader.output).to_have_text(own)
 
 
@@ -155,7 +160,7 @@ def test_translation_goes_on_from_a_candidate(reader: Reader, page: Page, api: A
     translated(reader, POOL)
     own = reader.output.text_content() or ""
     reader.output.get_by_role("button").nth(1).click()
-    other = page.locator("#candidates li button").first
+    other = reader.candidates.locator("li button").first
     name = other.text_content() or ""
     with page.expect_request("**/translate") as asked:
         other.click()
@@ -176,11 +181,11 @@ def test_translation_goes_on_from_a_candidate(reader: Reader, page: Page, api: A
 THREE = f"{TWO}\n\n- The lions left right away."
 
 
-def choose_at(page: Page, word: Locator) -> str:
+def choose_at(reader: Reader, word: Locator) -> str:
     """Chooses the likeliest candidate that is not the model's own; returns the new sentence."""
     word.click()
-    with page.expect_response("**/translate") as answered:
-        page.locator("#candidates li button").first.click()
+    with reader.page.expect_response("**/translate") as answered:
+        reader.candidates.locator("li button").first.click()
     reply = answered.value
     assert posted(reply.request)["split_sentences"] is False
     return str(reply.json()["translatedText"])
@@ -199,7 +204,7 @@ def test_only_the_sentence_of_a_candidate_is_translated_again(
     gaps = [own[: ends[0][0]], *(own[a:b] for (_, a), (b, _) in zip(ends, ends[1:], strict=False))]
     for index in (2, 0):  # a later one first: the earlier one then moves it
         before = sum(len(sentence["target_words"]) for sentence in sentences[:index])
-        parts[index] = choose_at(page, reader.output.get_by_role("button").nth(before + 1))
+        parts[index] = choose_at(reader, reader.output.get_by_role("button").nth(before + 1))
         expected = "".join(gap + part for gap, part in zip(gaps, parts, strict=True))
         expect(reader.output).to_have_js_property("textContent", expected)
         expect(reader.button("The model’s own translation")).to_be_focused()
@@ -227,7 +232,7 @@ def test_only_the_sentence_of_a_candidate_is_translated_again(
 def test_map_shows_the_sentence_that_was_chosen(reader: Reader, page: Page, api: Api) -> None:
     reader.open(text=TWO, source="en")
     expect(reader.button("Copy")).to_be_visible()
-    chosen = choose_at(page, reader.word("Ele"))
+    chosen = choose_at(reader, reader.word("Ele"))
     expect(reader.output).to_contain_text(chosen)
     page.locator("#look-fold > summary").click()
     reader.until_shown()
@@ -238,10 +243,10 @@ def test_map_shows_the_sentence_that_was_chosen(reader: Reader, page: Page, api:
     expect(reader.page.locator("#mirror .lit")).not_to_have_count(0)
 
 
-def test_chosen_sentence_gives_way_to_a_new_text(reader: Reader, page: Page, api: Api) -> None:
+def test_chosen_sentence_gives_way_to_a_new_text(reader: Reader, api: Api) -> None:
     reader.open(text=TWO, source="en")
     expect(reader.button("Copy")).to_be_visible()
-    choose_at(page, reader.word("Ele"))
+    choose_at(reader, reader.word("Ele"))
     reader.field.fill(POOL)
     expect(reader.output).to_have_text(api.translate(POOL)["translatedText"])
     expect(reader.button("The model’s own translation")).to_be_hidden()
