@@ -1,7 +1,6 @@
 """Converts text to token ids and back with SentencePiece, and finds the span of each token."""
 
 import re
-import sys
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
@@ -17,9 +16,6 @@ from model.regular_files import check_file
 from model.tokenization.tokenizer_json import sentencepiece_model
 
 WORD_START = "\u2581"
-
-END = sys.maxunicode + 1
-"""Id at the end of a text of characters; no character has this id."""
 
 _WORD = re.compile(r"\S+")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -71,15 +67,17 @@ class Tokenizer:
                 self.processor = sentencepiece.SentencePieceProcessor(model_proto=made)
             else:
                 self.processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+            self.vocab_size: int = self.processor.vocab_size()
             # This call raises an error if a piece is not valid UTF-8.
-            self.processor.id_to_piece([*range(self.processor.vocab_size())])
+            self.processor.id_to_piece([*range(self.vocab_size)])
         except (RuntimeError, OSError, UnicodeDecodeError) as error:
             raise CheckpointFormatError(f"{path.name} is not a SentencePiece model") from error
-        self.vocab_size: int = self.processor.vocab_size()
         self.eos_id: int = self.processor.eos_id()
         self.unk_id: int = self.processor.unk_id()
         if self.eos_id < 0:
             raise CheckpointFormatError(f"{path.name} has no end-of-sentence token")
+        is_control = self.processor.is_control([*range(self.vocab_size)])
+        self.special_ids = frozenset(compress(range(self.vocab_size), is_control))
         # Decoded text leaves these ids out.
         self.hidden_ids: frozenset[int] = frozenset((self.eos_id, self.unk_id))
         self.prefix: list[int] = []  # ids in front of every text, such as a language token
@@ -243,10 +241,6 @@ class Tokenizer:
         mapping: dict[str, Any] = self.processor.decode(ids, return_type="offset_mapping")
         return mapping
 
-    def _is_special(self, token: int) -> bool:
-        special: bool = self.processor.is_control(token)
-        return special
-
     def _is_blank(self, char: str) -> bool:
         if char.isalnum():
             return False
@@ -263,7 +257,7 @@ class Tokenizer:
         places.reverse()
         ends = accumulate((end for _, end in places), max)
         offsets = [(start, end) for (start, _), end in zip(places, ends, strict=True)]
-        special = [self._is_special(i) for i in ids]
+        special = [i in self.special_ids for i in ids]
         return TokenizedText(text, ids, self.pieces(ids), offsets, special)
 
 
@@ -352,39 +346,7 @@ class MappedTokenizer(Tokenizer):
         )
         return {**mapping, "text": _spaced(mapping["text"])}
 
-    def _is_special(self, token: int) -> bool:
-        return token in self.special_ids
-
 
 def _spaced(text: str) -> str:
     """Replaces each WORD_START, which SentencePiece leaves in pieces that are not in its file."""
     return text.replace(WORD_START, " ")
-
-
-class CharacterTokenizer(Tokenizer):
-    """Turns each character into its code point, for remote models, which read text."""
-
-    def __init__(self) -> None:
-        self.vocab_size = END + 1
-        self.eos_id = END
-        self.unk_id = -1
-        self.hidden_ids = frozenset((END,))
-        self.prefix = []
-        self.source_end = [END]
-
-    def encode(self, text: str) -> list[int]:
-        return [] if text.isspace() else list(map(ord, text))
-
-    def unknown_spans(self, text: str) -> list[Span]:
-        return []
-
-    def encode_with_offsets(self, text: str) -> Encoding:
-        ids = self.encode(text)
-        pieces = [WORD_START if each.isspace() else each for each in text[: len(ids)]]
-        return Encoding(ids, pieces, [(place, place + 1) for place in range(len(ids))])
-
-    def decode(self, ids: list[int]) -> str:
-        return "".join([chr(each) for each in ids if each != END])
-
-    def pieces(self, ids: list[int]) -> list[str]:
-        return ["" if each == END else chr(each) for each in ids]

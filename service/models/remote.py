@@ -4,6 +4,7 @@ Each language pair of a remote model is served as a model of its own.
 """
 
 import re
+import sys
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from model.checkpoints.load import Vocabularies
-from model.tokenization.tokenizer import CharacterTokenizer
+from model.tokenization.tokenizer import WORD_START, Encoding, Span, Tokenizer
 from service.items import TRANSLATE, TranslationItem
 from service.models.prompts import NO_HINTS, PROMPTS, Hints, PromptFormat, prompt_of
 from service.models.served import AnyServed, Direction
@@ -19,6 +20,9 @@ from service.text.language_codes import normalize_code
 
 MAX_TOKENS = 2001
 """Largest number of tokens of a sentence: 2,000 characters and EOS."""
+
+END = sys.maxunicode + 1
+"""Id at the end of a text of characters; no character has this id."""
 
 MAX_PARAGRAPH_CHARS = 1000
 """Largest length of sentences that are sent together. TranslateGemma reads 2,000 tokens."""
@@ -105,6 +109,35 @@ class RemoteItem(TranslationItem):
 
     fallback: Direction | None = None
     hints: Hints = NO_HINTS
+
+
+class CharacterTokenizer(Tokenizer):
+    """Turns each character into its code point, for remote models, which read text."""
+
+    def __init__(self) -> None:
+        self.vocab_size = END + 1
+        self.eos_id = END
+        self.unk_id = -1
+        self.hidden_ids = frozenset((END,))
+        self.prefix = []
+        self.source_end = [END]
+
+    def encode(self, text: str) -> list[int]:
+        return [] if text.isspace() else list(map(ord, text))
+
+    def unknown_spans(self, text: str) -> list[Span]:
+        return []
+
+    def encode_with_offsets(self, text: str) -> Encoding:
+        ids = self.encode(text)
+        pieces = [WORD_START if each.isspace() else each for each in text[: len(ids)]]
+        return Encoding(ids, pieces, [(place, place + 1) for place in range(len(ids))])
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join([chr(each) for each in ids if each != END])
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        return ["" if each == END else chr(each) for each in ids]
 
 
 @dataclass(frozen=True, slots=True)

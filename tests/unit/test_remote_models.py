@@ -11,11 +11,16 @@ from unittest.mock import Mock
 import pytest
 
 from model.sequence import DecodingOptions, Hypothesis
-from model.tokenization.tokenizer import CharacterTokenizer
 from service.errors import OverloadedError
 from service.items import Result, ResultStream, WorkItem
 from service.models.prompts import Hints
-from service.models.remote import RemoteFiles, RemoteItem, ServedRemote, find_remote
+from service.models.remote import (
+    CharacterTokenizer,
+    RemoteFiles,
+    RemoteItem,
+    ServedRemote,
+    find_remote,
+)
 from service.remote import endpoint
 from service.remote.endpoint import Endpoints, translation_of
 from service.remote.routing import RoutingLease
