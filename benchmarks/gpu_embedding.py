@@ -18,6 +18,7 @@ from benchmarks import report
 from benchmarks.random_weights import synchronize
 from benchmarks.report import OURS, Result
 from model.checkpoints.families.bert import read_bert
+from model.checkpoints.families.encoder_family import Options
 from model.config import EmbeddingConfig, NormalizeConfig, TextEncoderConfig
 from model.encoding.embedding import EmbeddingJob, EmbeddingModel, embed, on_device
 from model.precision import Precision
@@ -27,7 +28,7 @@ from service.items import batch_tokens
 THEIRS = "transformers"
 SIZES = {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536}
 SMALL = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 2, "vocab_size": 100}
-SHAPE, TINY = (read_bert(each, "BERT", token_types=2) for each in (SIZES, SMALL))
+SHAPE, TINY = (read_bert(Options(each, "BERT"), token_types=2) for each in (SIZES, SMALL))
 NUM_TEXTS = 20_000
 BATCHES = (32, 128, 512, 2048)
 """Batch sizes of transformers."""

@@ -24,8 +24,7 @@ from model.checkpoints.families.sentence_transformers import (
     load_tokenizer,
     read_config,
 )
-from model.checkpoints.families.splade import HEADS as SPLADE_HEADS
-from model.checkpoints.families.text_encoders import family_of
+from model.checkpoints.families.text_encoders import MASKED_HEADS, family_of
 from model.checkpoints.formats.files import find_weights, forget_pages, read_options, weight_files
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.names import fill, fill_encoder, name_pairs, normal_names
@@ -118,7 +117,7 @@ def _load_sparse(
 ) -> EmbeddingModel:
     """Returns a SPLADE model. As for cross-encoders, `auto` selects neither int8 nor float16."""
     options, path = read_options(files.encoder / CONFIG), find_weights(files.encoder)
-    family, (dense, norm, bias) = family_of(options, CONFIG), SPLADE_HEADS[options["model_type"]]
+    family, (dense, norm, bias) = family_of(options, CONFIG), MASKED_HEADS[options["model_type"]]
     arrays = normal_names(read_tensors(path), family)
     if bias not in arrays:  # one tensor of two names; a file has one of them
         bias = f"{bias.removesuffix('bias')}decoder.bias"

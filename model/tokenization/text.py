@@ -5,6 +5,7 @@ tokenised. A tokenizer splits a text into words, and then tokenises each word al
 of the part are those of the whole text, except for tokens near the cut, which are left out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -17,18 +18,11 @@ from model.errors import CheckpointFormatError
 from model.regular_files import check_file
 from model.tokenization.tokenizer import Encoding, TokenizedText, trim
 
-End = Literal["left", "right"]
-"""The side on which a text is cut."""
+End = Literal["left", "right"]  # the side on which a text is cut
 
-FIRST_CHARS = 8192
-"""Number of characters in the first part that is tokenised; up to twice as many are one part."""
-
-CHARS_PER_TOKEN = 8
-"""Number of characters that the first attempt tokenises for each token that the caller needs."""
-
-GROWTH = 4
-"""Factor by which the part grows if it has too few tokens."""
-
+FIRST_CHARS = 8192  # of the first part that is tokenised; up to twice as many are one part
+CHARS_PER_TOKEN = 8  # that the first attempt tokenises for each token that the caller needs
+GROWTH = 4  # factor by which the part grows if it has too few tokens
 MARGIN_CHARS = 1024
 """Number of characters next to a cut whose tokens are left out.
 
@@ -36,8 +30,7 @@ In a word that is longer, such as a sentence without spaces, tokens hardly ever 
 is farther away. A run of one repeated character is an exception.
 """
 
-PROBE_ID = 2**32 - 1
-"""Id that stands for a text where special ids are searched; no vocabulary is so large."""
+PROBE_ID = 2**32 - 1  # stands for a text where special ids are searched; no vocabulary has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +47,17 @@ class TextTokenizer:
 
     A prompt can be put in front of a text. White space at both ends of the joined text is removed,
     as in sentence-transformers. Several threads may tokenise at the same time. A text of more than
-    `max_tokens` tokens, special tokens included, is truncated at its end.
+    `max_tokens` tokens, special tokens included, is truncated at its end. `markers` are further ids
+    before each text, behind the special tokens of the file.
     """
 
     def __init__(
-        self, path: Path, max_tokens: int, is_lowercase: bool = False, has_special: bool = True
+        self,
+        path: Path,
+        max_tokens: int,
+        is_lowercase: bool = False,
+        has_special: bool = True,
+        markers: Sequence[int] = (),
     ) -> None:
         try:
             check_file(path)
@@ -72,7 +71,7 @@ class TextTokenizer:
             self.tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
         processor = self.tokenizer.post_processor if has_special else None
         (before, behind), _ = split_template(processor, 1, str(path))
-        self.special_ids = before, behind
+        self.special_ids = [*before, *markers], behind
         self.num_special_tokens = sum(map(len, self.special_ids))
         if max_tokens <= self.num_special_tokens:
             raise CheckpointFormatError(

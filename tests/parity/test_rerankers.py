@@ -294,6 +294,13 @@ def test_default_prompt_is_the_instruction(tmp_path: Path) -> None:
     assert ids == [prompt_ids(text, "Find the cat") for text in TEXTS]
 
 
+def test_default_prompt_without_a_text_is_refused(tmp_path: Path) -> None:
+    write_logit_score(tmp_path)
+    change_json(tmp_path / "config_sentence_transformers.json", default_prompt_name="own")
+    with pytest.raises(CheckpointError, match="the default prompt 'own' is not among the prompts"):
+        read_cross_encoder(files_of(tmp_path))
+
+
 @pytest.mark.parametrize("is_file", [True, False])
 def test_other_template_is_refused(tmp_path: Path, is_file: bool) -> None:
     write_logit_score(tmp_path)

@@ -7,19 +7,19 @@ multi_vector_encoder/model.py; stanford-futuredata/ColBERT, colbert/infra/config
 """
 
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
 from model.checkpoints.families.encoder_family import Options
-from model.checkpoints.formats.files import positive_integer, read_options, read_options_if_there
+from model.checkpoints.formats.files import read_options, read_options_if_there
 from model.config import MultiVectorConfig
-from model.errors import UnsupportedModelError
 from model.regular_files import check_file
 
 Modules = Sequence[tuple[str, Path]]
+Values = Mapping[str, Any]
 
 METADATA = "artifact.metadata"
 KINDS = ("ColBERT", "MultiVectorEncoder")
@@ -27,6 +27,7 @@ KINDS = ("ColBERT", "MultiVectorEncoder")
 
 MODULE = "MultiVectorMask"
 MASKS = ("[MASK]", "<mask>")
+STRATEGY = "the strategy of query_expansion"
 PUNCTUATION = list(string.punctuation)
 
 
@@ -37,7 +38,7 @@ def is_multi_vector(folder: Path, own: str) -> bool:
 
 
 def read_multi_vector(
-    folder: Path, own: str, transformer: Options, modules: Modules, vocabulary: Path, limit: int
+    folder: Path, own: str, transformer: Values, modules: Modules, vocabulary: Path, limit: int
 ) -> MultiVectorConfig:
     """Returns how a model reads queries and documents.
 
@@ -45,24 +46,22 @@ def read_multi_vector(
     folder of each module after the transformer. No text has more than `limit` tokens.
     """
     path = folder / METADATA
-    options = read_options(path if path.is_file() else folder / own)
-    if path.is_file():
-        known = _of_stanford(options)
-    elif options.get("model_type") == KINDS[0]:
-        known = _of_pylate(options)
+    is_stanford = path.is_file()
+    given = read_options(path if is_stanford else folder / own)
+    if is_stanford:
+        known = _of_stanford(given)
+    elif given.get("model_type") == KINDS[0]:
+        known = _of_pylate(given)
     else:
-        known = _of_transformer(options, transformer)
+        known = _of_transformer(given, transformer)
         for kind, place in modules:
             if kind == MODULE:
                 known["skipped"] = read_options(place / "config.json").get("skiplist_words") or ()
-    reasons: list[str] = []
+    options = Options(known, str(path if is_stanford else folder))
     query, document = (
-        min(positive_integer(known, name, limit, reasons), limit)
-        for name in ("query_length", "document_length")
+        min(options.integer(name, limit), limit) for name in ("query_length", "document_length")
     )
-    if known.get("strategy", "fixed") != "fixed":
-        strategy = known["strategy"]
-        reasons.append(f"the strategy of query_expansion is {strategy!r}, supported: 'fixed'")
+    options.check({STRATEGY: ("fixed",)})
     check_file(vocabulary)
     tokenizer = Tokenizer.from_file(str(vocabulary))
 
@@ -75,13 +74,13 @@ def read_multi_vector(
     filler = find(*MASKS) if known["expands"] else None
     if None in markers or len(markers) not in (0, 2):
         named = " and ".join(map(repr, prefixes))
-        reasons.append(
+        options.reasons.append(
             f"its prefixes are {named}, needed: two tokens of {vocabulary.name}, or none"
         )
     if known["expands"] and filler is None:
-        reasons.append(f"{vocabulary.name} has no token that fills queries: {', '.join(MASKS)}")
-    if reasons:
-        raise UnsupportedModelError(str(path if path.is_file() else folder), reasons)
+        masks = ", ".join(MASKS)
+        options.reasons.append(f"{vocabulary.name} has no token that fills queries: {masks}")
+    options.refuse()
     skipped = (find(word) for word in known["skipped"])
     return MultiVectorConfig(
         tuple(each for each in markers if each is not None),
@@ -92,7 +91,7 @@ def read_multi_vector(
     )
 
 
-def _of_stanford(options: Options) -> dict[str, Any]:
+def _of_stanford(options: Values) -> dict[str, Any]:
     return {
         "query_prefix": options.get("query_token_id") or "[unused0]",
         "document_prefix": options.get("doc_token_id") or "[unused1]",
@@ -104,7 +103,7 @@ def _of_stanford(options: Options) -> dict[str, Any]:
     }
 
 
-def _of_pylate(options: Options) -> dict[str, Any]:
+def _of_pylate(options: Values) -> dict[str, Any]:
     return {
         "query_prefix": options.get("query_prefix") or "[Q] ",
         "document_prefix": options.get("document_prefix") or "[D] ",
@@ -116,7 +115,7 @@ def _of_pylate(options: Options) -> dict[str, Any]:
     }
 
 
-def _of_transformer(own: Options, options: Options) -> dict[str, Any]:
+def _of_transformer(own: Values, options: Values) -> dict[str, Any]:
     prompts, expansion = own.get("prompts") or {}, options.get("query_expansion") or {}
     lengths = {
         "query_length": expansion.get("length") or options.get("query_length"),
@@ -128,15 +127,14 @@ def _of_transformer(own: Options, options: Options) -> dict[str, Any]:
         **{name: length for name, length in lengths.items() if length is not None},
         "expands": expansion,
         "attends": expansion.get("attend"),
-        "strategy": expansion.get("strategy", "fixed"),
+        STRATEGY: expansion.get("strategy", "fixed"),
         "skipped": (),
     }
 
 
 def read_width(folder: Path) -> int:
     """Returns the width of the vectors of Stanford's ColBERT."""
-    reasons: list[str] = []
-    width = positive_integer(read_options(folder / METADATA), "dim", 128, reasons)
-    if reasons:
-        raise UnsupportedModelError(str(folder / METADATA), reasons)
+    options = Options.of(folder / METADATA)
+    width = options.integer("dim", 128)
+    options.refuse()
     return width

@@ -8,15 +8,13 @@ Source: transformers, `*ForSequenceClassification` of the families in HEADS; sen
 cross_encoder/model.py; the README of Qwen/Qwen3-Reranker-0.6B.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from tokenizers import Tokenizer
 
 from model.checkpoints.families import text_encoders
-from model.checkpoints.families.encoder_family import Options, read_activation
+from model.checkpoints.families.encoder_family import Options
 from model.checkpoints.families.sentence_transformers import (
     CONFIG,
     IDENTITY,
@@ -32,7 +30,7 @@ from model.checkpoints.families.sentence_transformers import (
     read_prompts,
     read_tokenizer,
 )
-from model.checkpoints.formats.files import read_options, read_options_if_there, unsupported
+from model.checkpoints.formats.files import read_options_if_there
 from model.config import (
     Activation,
     DenseConfig,
@@ -86,26 +84,20 @@ class CrossEncoderFiles(EmbeddingFiles):
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoderConfig:
-    """Config of a cross-encoder: the encoder, and the modules that make a score of its states.
-
-    `num_segments` is the number of token types that the model distinguishes: 1 in most families, at
-    most 2 in the others. Type 0 is the query, and type 1 is the text. With 2 types, the token table
-    has a second row for each token, to whose id the caller adds `vocab_size` in a text
-    (`model.checkpoints.embedding`). `label` is the name of the only label. `is_raw` says that
-    sentence-transformers returns the logit itself as the score, and not its sigmoid.
-
-    In a language model, `answers` has the ids of one or two tokens, such as yes and no. The logit
-    of the first one, less that of the second one, is the score. `instruction` is a part of the
-    prompt of a language model, and None in other models.
-    """
+    """Config of a cross-encoder: the encoder, and the modules that make a score of its states."""
 
     model: EmbeddingConfig
     vocab_size: int
+    # Number of token types that the model distinguishes, 1 or 2. Type 0 is the query, and type 1 is
+    # the text. With 2 types, the token table has a second row for each token, to whose id the
+    # caller adds `vocab_size` in a text (`model.checkpoints.embedding`).
     num_segments: int
-    label: str
-    is_raw: bool = False
+    label: str  # name of the only label
+    is_raw: bool = False  # whether sentence-transformers returns the logit, and not its sigmoid
+    # In a language model, the ids of one or two tokens, such as yes and no. The score is the logit
+    # of the first one, less that of the second one.
     answers: tuple[int, ...] = ()
-    instruction: str | None = None
+    instruction: str | None = None  # a part of the prompt of a language model
 
 
 def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles:
@@ -122,17 +114,16 @@ def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles:
 
 
 def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
-    path = files.encoder / CONFIG
-    options = read_options(path)
+    options = Options.of(files.encoder / CONFIG)
     labels = options.get("id2label")
     if not isinstance(labels, dict | None):
-        raise UnsupportedModelError(str(path), ["id2label must be an object"])
+        raise UnsupportedModelError(options.name, ["id2label must be an object"])
     answers = _read_answers(files, options)
     if files.head is not None:
         model = read_config(files)
         num_labels: object = model.output_size
     else:
-        model = _read_classifier(files.folder, options)
+        model = _read_classifier(files, options)
         usual = 2 if labels is None else len(labels)
         num_labels = 1 if answers else options.get("num_labels", usual)
     if num_labels != 1:
@@ -140,8 +131,8 @@ def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
             f"the classifier has {num_labels} labels; a model that reranks has 1 label. Serve "
             "a cross-encoder with 1 label, or an embedding model"
         )
-        raise UnsupportedModelError(str(path), [reason])
-    encoder, is_segmented = model.encoder, options["model_type"] in SEGMENTED
+        raise UnsupportedModelError(options.name, [reason])
+    encoder, is_segmented = model.encoder, options.get("model_type") in SEGMENTED
     num_segments = max(1, min(encoder.token_types, 2)) if is_segmented else 1
     folded = replace(encoder, vocab_size=encoder.vocab_size * num_segments)
     return CrossEncoderConfig(
@@ -155,28 +146,30 @@ def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
     )
 
 
-def _read_classifier(folder: Path, options: Options) -> EmbeddingConfig:
-    path, kind, reasons = str(folder / CONFIG), options["model_type"], list[str]()
-    encoder = text_encoders.read_config(options, path)
+def _read_classifier(files: CrossEncoderFiles, options: Options) -> EmbeddingConfig:
+    kind, encoder = (
+        options.get("model_type"),
+        text_encoders.read_config(options.values, options.name),
+    )
     width, pooling, bias, activation = encoder.d_model, Pooling.CLS, True, Activation.TANH
     if kind == "distilbert":
         activation = Activation.RELU
     if kind == "deberta-v2":
-        activation = read_activation(options, "pooler_hidden_act", "gelu", reasons)
-        reasons += unsupported(options, {"pooler_hidden_size": (width,)})
+        activation = options.activation("pooler_hidden_act", "gelu")
+        options.check({"pooler_hidden_size": (width,)})
     if kind == "modernbert":
-        reasons += unsupported(options, MODERN_SUPPORTED)
-        pooling = Pooling(options.get("classifier_pooling", "cls")) if not reasons else pooling
-        activation = read_activation(options, "classifier_activation", "gelu", reasons)
+        options.check(MODERN_SUPPORTED)
+        activation = options.activation("classifier_activation", "gelu")
+        options.refuse()
+        pooling = Pooling(options.get("classifier_pooling", "cls"))
         bias = bool(options.get("classifier_bias", False))
-    if reasons:
-        raise UnsupportedModelError(path, reasons)
+    options.refuse()
     dense = DenseConfig(width, width, bias, activation)
     norms = [LayerNormConfig(width, encoder.blocks[0].norm)] * (kind == "modernbert")
     head: tuple[HeadConfig, ...] = (dense, *norms, DenseConfig(width, 1))
     if kind == LANGUAGE_MODEL:
         pooling, head = Pooling.LAST_TOKEN, (DenseConfig(width, 1, has_bias=False),)
-    return EmbeddingConfig(encoder, (pooling,), head, read_max_tokens(folder, encoder))
+    return EmbeddingConfig(encoder, (pooling,), head, read_max_tokens(files, encoder))
 
 
 def _read_answers(files: CrossEncoderFiles, options: Options) -> tuple[int, ...]:
@@ -189,7 +182,7 @@ def _read_answers(files: CrossEncoderFiles, options: Options) -> tuple[int, ...]
         ids = [tokenizer.token_to_id(answer) for answer in ("yes", "no")]
     elif files.head is not None and files.head[0][0] == LOGIT_SCORE:
         path = files.head[0][1] / CONFIG
-        score = read_options(path)
+        score = Options.of(path)
         ids = [score.get("true_token_id"), score.get("false_token_id")]
         ids = ids[:1] if ids[1] is None else ids
     else:
@@ -203,11 +196,12 @@ def _read_answers(files: CrossEncoderFiles, options: Options) -> tuple[int, ...]
 
 def _read_instruction(files: CrossEncoderFiles, options: Options) -> str | None:
     """Returns the task in the prompt of a language model, and None for other models."""
-    prompts, default = read_prompts(files.folder / PROMPTS)
-    if options["model_type"] != LANGUAGE_MODEL:
+    own = files.folder / PROMPTS
+    prompts, default = read_prompts(own)
+    if options.get("model_type") != LANGUAGE_MODEL:
         if default:
             reason = f"default_prompt_name is {default!r}; such cross-encoders are not served"
-            raise UnsupportedModelError(str(files.folder / PROMPTS), [reason])
+            raise UnsupportedModelError(str(own), [reason])
         return None
     path = files.encoder / f"{TEMPLATE}.jinja"
     if path.is_file():
@@ -219,10 +213,13 @@ def _read_instruction(files: CrossEncoderFiles, options: Options) -> str | None:
     if TASK not in template and ("'document'" in template or '"document"' in template):
         reason = f"its {TEMPLATE} is not that of Qwen3-Reranker, the only one that is implemented"
         raise UnsupportedModelError(str(path), [reason])
-    return INSTRUCTION if default is None else prompts.get(default, INSTRUCTION)
+    if default is not None and default not in prompts:
+        reason = f"the default prompt {default!r} is not among the prompts"
+        raise UnsupportedModelError(str(own), [reason])
+    return INSTRUCTION if default is None else prompts[default]
 
 
-def _is_raw(files: CrossEncoderFiles, options: Mapping[str, Any]) -> bool:
+def _is_raw(files: CrossEncoderFiles, options: Options) -> bool:
     """Returns whether the score is the logit itself, and not its sigmoid.
 
     Since version 5.4 of sentence-transformers, its own file names the function between the two.
@@ -241,11 +238,11 @@ def _is_raw(files: CrossEncoderFiles, options: Mapping[str, Any]) -> bool:
 def load_pair_tokenizer(
     files: CrossEncoderFiles, config: CrossEncoderConfig
 ) -> PairTokenizer | PromptedPairTokenizer:
-    folder, max_tokens = files.encoder, config.model.max_tokens
-    tokenizer, name = read_tokenizer(folder, max_tokens, config.vocab_size), str(folder / TOKENIZER)
+    max_tokens, name = config.model.max_tokens, str(files.encoder / TOKENIZER)
+    tokenizer = read_tokenizer(files, max_tokens, config.vocab_size)
     if config.instruction is not None:
         parts = f"{OPENING}{config.instruction}\n<Query>: ", "\n<Document>: ", CLOSING
         return PromptedPairTokenizer(tokenizer, max_tokens, parts, name)
-    inputs = read_options_if_there(folder / TOKENIZER_CONFIG).get("model_input_names")
+    inputs = read_options_if_there(files.encoder / TOKENIZER_CONFIG).get("model_input_names")
     has_segments = not isinstance(inputs, list) or "token_type_ids" in inputs
     return PairTokenizer(tokenizer, max_tokens, name, has_segments)

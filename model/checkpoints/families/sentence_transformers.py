@@ -14,19 +14,18 @@ from typing import Any, ClassVar
 
 from safetensors import SafetensorError, safe_open
 
-from model.checkpoints.families import colbert, splade, text_encoders
+from model.checkpoints.families import colbert, text_encoders
+from model.checkpoints.families.encoder_family import Options
 from model.checkpoints.folders import PACKAGE, files_of, package_titles, title_of
 from model.checkpoints.formats.files import (
     WEIGHTS,
     check_options,
     check_pointers,
     find_weights,
-    positive_integer,
     read_json,
     read_options,
     read_options_if_there,
     revision_of,
-    unsupported,
     weight_files,
 )
 from model.config import (
@@ -84,11 +83,11 @@ WAYS = {**SWITCHES, **{way.value: way for way in Pooling}}
 TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {"processing_kwargs": ({}, None)}
 SINGLE_SUPPORTED = dict.fromkeys(("query_length", "document_length", "query_expansion"), (None,))
 SCORES = "scores"
-LOGIT_SCORE = "LogitScore"
+LOGIT_SCORE, SPLADE, STATIC = "LogitScore", "SpladePooling", "StaticEmbedding"
 # Maps the last module of a model to (`transformer_task`, `module_output_name`) of its Transformer.
 TASKS = {
     "Transformer": ("sequence-classification", SCORES),
-    splade.MODULE: ("fill-mask", "token_embeddings"),
+    SPLADE: ("fill-mask", "token_embeddings"),
     LOGIT_SCORE: ("text-generation", "causal_logits"),
 }
 USUAL_TASK = "feature-extraction", "token_embeddings"
@@ -105,10 +104,11 @@ TOKEN_SUPPORTED = HEAD_SUPPORTED | {
     "module_output_name": ("token_embeddings", None),
 }
 SCORE_SUPPORTED = HEAD_SUPPORTED | {"module_output_name": (SCORES,)}
-STATIC_TOKENS = 2**16
-"""Largest number of tokens of a text for a static model, which has no limit of its own."""
-
+STATIC_TOKENS = 2**16  # largest number for a static model, which has no limit of its own
 TOKENIZER_SUPPORTED = {"truncation_side": ("right",)}
+
+
+Modules = tuple[tuple[str, Path], ...]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class EmbeddingFiles:
     name: str
     folder: Path
     encoder: Path
-    head: tuple[tuple[str, Path], ...] | None = None
+    head: Modules | None = None
     is_static: bool = False
     is_pairwise: ClassVar[bool] = False  # whether its modules score pairs of texts
 
@@ -134,6 +134,11 @@ class EmbeddingFiles:
     @property
     def num_bytes(self) -> int:
         return sum(path.stat().st_size for path in weight_files(find_weights(self.encoder)))
+
+    @property
+    def is_multi(self) -> bool:
+        """Whether it is a ColBERT model, which has a vector for each token."""
+        return colbert.is_multi_vector(self.folder, PROMPTS)
 
 
 def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
@@ -180,8 +185,9 @@ def _model_type(folder: Path) -> str:
 def read_folder(folder: Path) -> EmbeddingFiles:
     """Returns the one model in a folder, or refuses the folder with a CheckpointError."""
     encoder, head, is_static = folder, None, False
-    if (folder / MODULES).is_file() and not _is_classifier(folder):
-        encoder, head, is_static = _read_modules(folder)
+    if modules := _read_modules(folder):
+        (first, encoder), *others = modules
+        head, is_static = tuple(others), first == STATIC
     elif missing := [name for name in (CONFIG, TOKENIZER) if not (folder / name).is_file()]:
         reason = f"{folder} holds no embedding model: it has no {', '.join(missing)}"
         raise CheckpointNotFoundError(reason + _tokenizer_advice(folder))
@@ -228,58 +234,39 @@ def is_cross_encoder(folder: Path) -> bool:
     return read_options_if_there(folder / PROMPTS).get("model_type") == "CrossEncoder"
 
 
-def _is_classifier(folder: Path) -> bool:
-    """Returns whether the only module is a transformer in the folder itself."""
-    modules = _listed_modules(folder)
-    return (
-        len(modules) == 1
-        and _last_kind(folder) == "Transformer"
-        and modules[0].get("path") == ""
-        and is_cross_encoder(folder)
-    )
-
-
-def _last_kind(folder: Path) -> str:
-    modules = _listed_modules(folder)
-    return _kind(str(modules[-1].get("type"))) if modules else ""
-
-
-def _listed_modules(folder: Path) -> list[dict[str, Any]]:
-    modules = read_json(folder / MODULES) if (folder / MODULES).is_file() else None
-    listed = modules if isinstance(modules, list) else []
-    return listed if all(isinstance(each, dict) for each in listed) else []
-
-
-def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...], bool]:
+def _read_modules(folder: Path) -> list[tuple[str, Path]]:
+    """Returns the kind and the folder of each module; none if `config.json` says all."""
     path = folder / MODULES
-    modules = read_json(path)
+    if not path.is_file():
+        return []
     try:
-        parts = [(str(each["type"]), _inside(folder, each["path"])) for each in modules]
+        listed = [(str(each["type"]), _inside(folder, each["path"])) for each in read_json(path)]
     except (TypeError, KeyError, ValueError) as error:
         raise CheckpointFormatError(f"{path} is not a list of modules: {error!r}") from error
-    kinds = [_kind(name) for name, _ in parts]
-    is_static = kinds[:1] == ["StaticEmbedding"]
-    wanted: dict[int, tuple[str, ...]] = {0: ("Transformer",), 1: ("Pooling",)}
+    modules = [(_kind(name), place) for name, place in listed]
+    if modules == [("Transformer", folder)] and is_cross_encoder(folder):
+        return []
+    kinds = [kind for kind, _ in modules]
     usual: tuple[str, ...] = ("Dense", "LayerNorm", "Normalize")
-    if is_static:
-        wanted = {0: ("StaticEmbedding",)}
-    if kinds[1:] == [splade.MODULE]:
-        wanted = {0: splade.ENCODERS, 1: (splade.MODULE,)}
-    if kinds[1:] == [LOGIT_SCORE]:
-        wanted[1] = (LOGIT_SCORE,)
-    if colbert.is_multi_vector(folder, PROMPTS):
-        wanted, usual = {0: ("Transformer",)}, ("Dense", "LayerNorm", "Normalize", colbert.MODULE)
+    wanted: tuple[tuple[str, ...], ...] = (("Transformer",), ("Pooling",))
+    if kinds[:1] == [STATIC]:
+        wanted = ((STATIC,),)
+    elif kinds[1:] == [SPLADE]:
+        wanted = (("MLMTransformer", "Transformer"), (SPLADE,))
+    elif kinds[1:] == [LOGIT_SCORE]:
+        wanted = (("Transformer",), (LOGIT_SCORE,))
+    elif colbert.is_multi_vector(folder, PROMPTS):
+        wanted, usual = (("Transformer",),), (*usual, colbert.MODULE)
     reasons = [
-        f"module {number} is {parts[number][0]}, supported: {', '.join(known)}"
-        for number, kind in enumerate(kinds)
-        if kind not in (known := wanted.get(number, usual))
+        f"module {number} is {name}, supported: {', '.join(known)}"
+        for number, (name, _) in enumerate(listed)
+        if kinds[number] not in (known := wanted[number] if number < len(wanted) else usual)
     ]
-    if len(parts) < len(wanted):
-        reasons.append(f"it lists {len(parts)} modules, needed: Transformer, Pooling")
+    if len(listed) < len(wanted):
+        reasons.append(f"it lists {len(listed)} modules, needed: Transformer, Pooling")
     if reasons:
         raise UnsupportedModelError(str(path), reasons)
-    places = [place for _, place in parts]
-    return places[0], tuple(zip(kinds[1:], places[1:], strict=True)), is_static
+    return modules
 
 
 def _kind(name: str) -> str:
@@ -304,19 +291,16 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
     else:
         options = read_options(path)
         encoder = text_encoders.read_config(options, str(path))
-        tokens = read_max_tokens(files.encoder, encoder)
-    is_multi = colbert.is_multi_vector(files.folder, PROMPTS)
-    if not files.is_static and (files.head is not None or not is_multi):
-        text_encoders.check_embedder(options, str(path))
-    (pooling, pools_prompt), modules = (
-        _read_pooling_of(head),
-        _read_head(files, encoder.d_model, is_multi),
-    )
-    scored = (folder for kind, folder in head if kind == splade.MODULE)
-    sparse = next((splade.read_splade(options, folder / CONFIG) for folder in scored), None)
+        tokens = read_max_tokens(files, encoder)
+        if files.head is not None or not files.is_multi:
+            text_encoders.check_embedder(options, str(path))
+    pooling, pools_prompt = _read_pooling(head)
+    modules = _read_head(files, encoder.d_model)
+    scored = (folder for kind, folder in head if kind == SPLADE)
+    sparse = next((text_encoders.read_splade(options, folder / CONFIG) for folder in scored), None)
     multi = None
-    if is_multi:
-        own = _read_transformer_options(files.encoder)
+    if files.is_multi:
+        own = _read_transformer_options(files)
         parts = files.folder, PROMPTS, own, head, files.encoder / TOKENIZER, tokens
         multi, prompts, default = colbert.read_multi_vector(*parts), {}, None
     try:
@@ -327,36 +311,66 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
         raise UnsupportedModelError(str(files.folder), error.reasons) from error
 
 
-def _read_pooling_of(head: Sequence[tuple[str, Path]]) -> tuple[tuple[Pooling, ...], bool]:
+def _read_pooling(head: Modules) -> tuple[tuple[Pooling, ...], bool]:
     """Returns the ways of pooling, and whether a prompt is pooled."""
     kind, folder = head[0] if head else ("", Path())
-    if kind == "Pooling":
-        return _read_pooling(folder / CONFIG)
-    return ((Pooling.LAST_TOKEN,) if kind == LOGIT_SCORE else (Pooling.MEAN,)), True
+    if kind != "Pooling":
+        return (Pooling.LAST_TOKEN if kind == LOGIT_SCORE else Pooling.MEAN,), True
+    options = Options.of(folder / CONFIG)
+    options.check(POOLING_SUPPORTED)
+    chosen = options.get("pooling_mode") or _switched_on(options.values)
+    chosen = chosen if isinstance(chosen, list) else [chosen]
+    options.reasons.extend(
+        f"{name!r} is not a way of pooling, supported: {', '.join(Pooling)}"
+        for name in chosen
+        if not isinstance(name, str) or name not in WAYS
+    )
+    options.refuse()
+    return tuple(WAYS[name] for name in chosen), bool(options.get(INCLUDE_PROMPT, True))
 
 
-def _read_head(files: EmbeddingFiles, width: int, is_multi: bool) -> tuple[HeadConfig, ...]:
+def _switched_on(options: Mapping[str, Any]) -> list[str]:
+    names = [name for name, is_on in options.items() if is_on is True]
+    on = {name.removeprefix(SWITCH) for name in names if name.startswith(SWITCH)}
+    return [*(name for name in SWITCHES if name in on), *sorted(on - SWITCHES.keys())]
+
+
+def _read_head(files: EmbeddingFiles, width: int) -> tuple[HeadConfig, ...]:
     """Returns the modules after pooling, or after an encoder of the given width."""
     modules: list[HeadConfig] = []
     head = files.head or ()
-    supported = TOKEN_SUPPORTED if is_multi else HEAD_SUPPORTED
-    if is_multi and files.head is None:
+    supported = TOKEN_SUPPORTED if files.is_multi else HEAD_SUPPORTED
+    if files.is_multi and files.head is None:
         modules.append(DenseConfig(width, colbert.read_width(files.folder), has_bias=False))
     for number, (kind, folder) in enumerate(head, 1):
         if kind == LOGIT_SCORE:
             modules.append(DenseConfig(width, 1, has_bias=False))
         elif kind == "Dense":
             is_score = files.is_pairwise and number == len(head)
-            options = SCORE_SUPPORTED if is_score else supported
-            modules.append(_read_dense(folder / CONFIG, options))
+            modules.append(_read_dense(folder / CONFIG, SCORE_SUPPORTED if is_score else supported))
         elif kind == "LayerNorm":
-            modules.append(_read_layer_norm(folder / CONFIG))
+            options = Options.of(folder / CONFIG)
+            modules.append(LayerNormConfig(options.integer("dimension", 0), NormSpec(1e-5)))
+            options.refuse()
         elif kind == "Normalize":  # in older versions, it has no config
             check_options(folder / CONFIG, read_options_if_there(folder / CONFIG), supported)
             modules.append(NormalizeConfig())
-    if is_multi and not (modules and isinstance(modules[-1], NormalizeConfig)):
+    if files.is_multi and not (modules and isinstance(modules[-1], NormalizeConfig)):
         modules.append(NormalizeConfig())  # PyLate and Stanford's ColBERT always scale vectors
     return tuple(modules)
+
+
+def _read_dense(path: Path, supported: Mapping[str, tuple[Any, ...]]) -> DenseConfig:
+    options, known = Options.of(path), DENSE_ACTIVATIONS
+    options.check(supported)
+    activation = str(options.get("activation_function", next(iter(known))))
+    if activation not in known:
+        options.reasons.append(
+            f"activation_function is {activation}, supported: {', '.join(known)}"
+        )
+    inputs, outputs = (options.integer(f"{side}_features", 0) for side in ("in", "out"))
+    options.refuse()
+    return DenseConfig(inputs, outputs, bool(options.get("bias", True)), known[activation])
 
 
 def _read_static(weights: Path) -> TextEncoderConfig:
@@ -373,54 +387,6 @@ def _read_static(weights: Path) -> TextEncoderConfig:
     )
 
 
-def _read_pooling(path: Path) -> tuple[tuple[Pooling, ...], bool]:
-    options = read_options(path)
-    named = options.get("pooling_mode") or _switched_on(options)
-    chosen = named if isinstance(named, list) else [named]
-    reasons = [
-        f"{name!r} is not a way of pooling, supported: {', '.join(Pooling)}"
-        for name in chosen
-        if not isinstance(name, str) or name not in WAYS
-    ]
-    reasons += unsupported(options, POOLING_SUPPORTED)
-    if not chosen:
-        reasons.append("no way of pooling is switched on")
-    if reasons:
-        raise UnsupportedModelError(str(path), reasons)
-    return tuple(WAYS[name] for name in chosen), bool(options.get(INCLUDE_PROMPT, True))
-
-
-def _switched_on(options: Mapping[str, Any]) -> list[str]:
-    on = {
-        name.removeprefix(SWITCH)
-        for name, is_on in options.items()
-        if name.startswith(SWITCH) and is_on is True
-    }
-    return [*(name for name in SWITCHES if name in on), *sorted(on - SWITCHES.keys())]
-
-
-def _read_layer_norm(path: Path) -> LayerNormConfig:
-    options, reasons = read_options(path), list[str]()
-    width = positive_integer(options, "dimension", 0, reasons)
-    if reasons:
-        raise UnsupportedModelError(str(path), reasons)
-    return LayerNormConfig(width, NormSpec(1e-5))  # the default of PyTorch
-
-
-def _read_dense(path: Path, supported: Mapping[str, tuple[Any, ...]]) -> DenseConfig:
-    options = read_options(path)
-    reasons = unsupported(options, supported)
-    known = DENSE_ACTIVATIONS
-    activation = str(options.get("activation_function", next(iter(known))))
-    if activation not in known:
-        reasons.append(f"activation_function is {activation}, supported: {', '.join(known)}")
-    inputs = positive_integer(options, "in_features", 0, reasons)
-    outputs = positive_integer(options, "out_features", 0, reasons)
-    if reasons:
-        raise UnsupportedModelError(str(path), reasons)
-    return DenseConfig(inputs, outputs, bool(options.get("bias", True)), known[activation])
-
-
 def read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
     options = read_options_if_there(path)
     prompts = options.get("prompts") or {}
@@ -433,47 +399,49 @@ def read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
     return prompts, default
 
 
-def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
+def read_max_tokens(files: EmbeddingFiles, config: TextEncoderConfig) -> int:
     """Returns the largest number of tokens of a text, as sentence-transformers computes it."""
-    value, option = _read_transformer_options(folder).get("max_seq_length"), "max_seq_length"
+    value, option = _read_transformer_options(files).get("max_seq_length"), "max_seq_length"
     if value is None:
         option = "model_max_length"
-        value = read_options_if_there(folder / TOKENIZER_CONFIG).get(option, config.max_tokens)
+        own = read_options_if_there(files.encoder / TOKENIZER_CONFIG)
+        value = own.get(option, config.max_tokens)
     # In tokenizers without a limit, the value is 1e30, as a float or an integer.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1:
-        raise CheckpointFormatError(f"{folder}: {option} is {value!r}, it must be at least 1")
+    if type(value) not in (int, float) or not value >= 1:
+        raise CheckpointFormatError(
+            f"{files.encoder}: {option} is {value!r}, it must be at least 1"
+        )
     return int(min(value, config.max_tokens))
 
 
-def _read_transformer_options(folder: Path) -> dict[str, Any]:
-    paths = [folder / name for name in TRANSFORMER_CONFIGS]
+def _read_transformer_options(files: EmbeddingFiles) -> dict[str, Any]:
+    paths = [files.encoder / name for name in TRANSFORMER_CONFIGS]
     path = next((path for path in paths if path.is_file()), paths[0])
     options = read_options_if_there(path)
-    task, output = TASKS.get(_last_kind(folder), USUAL_TASK)
+    last = files.head[-1][0] if files.head else ""
+    if files.head is None and is_cross_encoder(files.folder):
+        last = "Transformer"
+    task, output = TASKS.get(last, USUAL_TASK)
     supported = {"transformer_task": (task,), "module_output_name": (output, None)}
-    if not colbert.is_multi_vector(folder, PROMPTS):
+    if not files.is_multi:
         supported |= SINGLE_SUPPORTED
     check_options(path, options, supported | TRANSFORMER_SUPPORTED)
     return options
 
 
 def load_tokenizer(files: EmbeddingFiles, config: EmbeddingConfig) -> TextTokenizer:
-    sizes, has_special = (config.max_tokens, config.encoder.vocab_size), not files.is_static
-    tokenizer = read_tokenizer(files.encoder, *sizes, has_special)
-    if config.multi is not None:
-        before, behind = tokenizer.special_ids
-        tokenizer.special_ids = [*before, *config.multi.markers[1:]], behind  # of a document
-        tokenizer.num_special_tokens += len(config.multi.markers[1:])
-    return tokenizer
+    """Returns the tokenizer, which puts the marker of documents before texts in ColBERT models."""
+    markers = () if config.multi is None else config.multi.markers[1:]
+    return read_tokenizer(files, config.max_tokens, config.encoder.vocab_size, markers)
 
 
 def read_tokenizer(
-    folder: Path, max_tokens: int, vocab_size: int, has_special: bool = True
+    files: EmbeddingFiles, max_tokens: int, vocab_size: int, markers: Sequence[int] = ()
 ) -> TextTokenizer:
-    path, own = folder / TOKENIZER, folder / TOKENIZER_CONFIG
+    path, own = files.encoder / TOKENIZER, files.encoder / TOKENIZER_CONFIG
     check_options(own, read_options_if_there(own), TOKENIZER_SUPPORTED)
-    is_lowercase = _read_transformer_options(folder).get("do_lower_case") is True
-    tokenizer = TextTokenizer(path, max_tokens, is_lowercase, has_special)
+    is_lowercase = _read_transformer_options(files).get("do_lower_case") is True
+    tokenizer = TextTokenizer(path, max_tokens, is_lowercase, not files.is_static, markers)
     if tokenizer.vocab_size > vocab_size:
         raise CheckpointFormatError(
             f"{path} has ids up to {tokenizer.vocab_size - 1}; the weights are for {vocab_size} ids"

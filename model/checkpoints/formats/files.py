@@ -15,9 +15,6 @@ import yaml
 from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
 from model.regular_files import MAX_WEIGHT_BYTES, check_file
 
-MAX_SIZE = 2**24
-"""Largest value of `positive_integer` by default, as a damaged number must not fill the memory."""
-
 MAX_VALUES = 100_000
 
 YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
@@ -79,17 +76,6 @@ def check_options(
 ) -> None:
     if reasons := unsupported(options, supported):
         raise UnsupportedModelError(str(path), reasons)
-
-
-def positive_integer(
-    options: Mapping[str, Any], name: str, default: int, reasons: list[str], most: int = MAX_SIZE
-) -> int:
-    """Returns an option that is an integer from 1 to `most`, or else adds to `reasons`."""
-    value = options.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        reasons.append(f"{name} is {value!r}, it must be an integer from 1 to {most}")
-        return default
-    return value
 
 
 def size_reasons(
