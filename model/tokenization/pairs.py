@@ -6,29 +6,16 @@ text, and segment 1 of all other ids. With some tokenizers, all ids are in segme
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from model.errors import CheckpointFormatError
 from model.tokenization.text import End, TextTokenizer, split_template
 
-Inputs = tuple[str] | tuple[str, str]
-"""One text, or a pair of a query and a text."""
+Inputs = tuple[str] | tuple[str, str]  # one text, or a pair of a query and a text
 
 
-@dataclass(frozen=True, slots=True)
-class PairTemplate:
-    """The special ids around query and text, and the segment (0 or 1) of text and `behind`."""
-
-    before: list[int]
-    between: list[int]
-    behind: list[int]
-    text_segment: int
-
-    @property
-    def num_special(self) -> int:
-        return len(self.before) + len(self.between) + len(self.behind)
+Tokens = tuple[list[int], bool]  # the ids of a text, and whether they are all of its ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +42,19 @@ class PairTokenizer:
     def __init__(
         self, tokenizer: TextTokenizer, max_tokens: int, name: str, has_segments: bool = True
     ) -> None:
-        self.tokenizer = tokenizer
-        self.max_tokens = max_tokens
-        template = read_pair_template(tokenizer.tokenizer.post_processor, name)
-        self.template = template if has_segments else replace(template, text_segment=0)
-        if self.template.num_special + 2 > max_tokens:
+        self.tokenizer, self.max_tokens = tokenizer, max_tokens
+        # Special ids before the query, between query and text, and behind the text.
+        self.special, types = split_template(tokenizer.tokenizer.post_processor, 2, name)
+        if types not in ([0, 0], [0, 1]):
             raise CheckpointFormatError(
-                f"{name} adds {self.template.num_special} special tokens to a pair, and the limit "
-                f"is {max_tokens}"
+                f"{name}: the types of the texts of a pair are {types}, not [0, 0] or [0, 1]"
+            )
+        self.has_segments = has_segments and types == [0, 1]
+        self.num_special = sum(map(len, self.special))
+        if self.num_special + 2 > max_tokens:
+            raise CheckpointFormatError(
+                f"{name} adds {self.num_special} special tokens to a pair, and the limit is "
+                f"{max_tokens}"
             )
 
     def tokenize(
@@ -77,42 +69,34 @@ class PairTokenizer:
         """
 
         @cache
-        def encode(text: str) -> tuple[list[int], bool]:
+        def encode(text: str) -> Tokens:
             # Of a very long text, only a part is tokenised, which has more than `max_tokens` ids.
             return self.tokenizer.encode("", text, self.max_tokens, end)
 
-        def document(text: str) -> tuple[list[int], bool]:
+        def document(text: str) -> Tokens:
             ids, is_exact = encode(text)
             return (cut(ids, limit, end), True) if len(ids) > limit else (ids, is_exact)
 
         return [
-            self.pair(encode(each[0]), document(each[1]), end)
+            self._pair(encode(each[0]), document(each[1]), end)
             if len(each) == 2
-            else self.single(document(each[0]), end)
+            else self._single(document(each[0]), end)
             for each in inputs
         ]
 
-    def pair(
-        self, query: tuple[list[int], bool], text: tuple[list[int], bool], end: End = "right"
-    ) -> TokenizedPair:
-        """Joins the ids of a query and of a text, each with whether these are all of its ids.
-
-        Of a pair that is too long, the longer part is truncated first, on the side `end`.
-        """
-        template = self.template
-        room = self.max_tokens - template.num_special
-        num_tokens = len(query[0]) + len(text[0]) + template.num_special
-        sizes = longest_first(len(query[0]), len(text[0]), room)
-        first, second = (
-            cut(ids, size, end) for (ids, _), size in zip((query, text), sizes, strict=True)
-        )
-        opening = [*template.before, *first, *template.between]
-        ids = [*opening, *second, *template.behind]
-        segment_start = len(opening) if template.text_segment else len(ids)
+    def _pair(self, query: Tokens, text: Tokens, end: End) -> TokenizedPair:
+        """Joins query and text. If they are too long, the longer one is truncated first."""
+        before, between, behind = self.special
+        lengths = len(query[0]), len(text[0])
+        sizes = longest_first(*lengths, self.max_tokens - self.num_special)
+        first, second = cut(query[0], sizes[0], end), cut(text[0], sizes[1], end)
+        opening = [*before, *first, *between]
+        ids = [*opening, *second, *behind]
+        segment_start = len(opening) if self.has_segments else len(ids)
+        num_tokens = sum(lengths) + self.num_special
         return TokenizedPair(ids, segment_start, num_tokens, query[1] and text[1])
 
-    def single(self, text: tuple[list[int], bool], end: End = "right") -> TokenizedPair:
-        """Adds special tokens to the ids of a text, which is truncated; all are in segment 0."""
+    def _single(self, text: Tokens, end: End) -> TokenizedPair:
         before, behind = self.tokenizer.special_ids
         num_special = len(before) + len(behind)
         kept = cut(text[0], min(len(text[0]), self.max_tokens - num_special), end)
@@ -123,14 +107,10 @@ class PairTokenizer:
 class PromptedPairTokenizer:
     """Tokenises a query and a text within the prompt of a language model.
 
-    Of a pair that is too long, the end of the text is cut, so that the prompt stays whole.
-
-    Args:
-        tokenizer: Tokenizer of the model. The ids around single texts are its special tokens.
-        max_tokens: Largest number of tokens of a pair, those of the prompt included.
-        prompt: The prompt before the query, between query and text, and after the text. The last
-            part begins with a token of its own, so that it does not change the tokens before.
-        name: Name of the file of the tokenizer, for messages.
+    Of a pair that is too long, the end of the text is cut, so that the prompt stays whole. A pair
+    has at most `max_tokens` tokens, those of the prompt included. `prompt` has its parts before the
+    query, between query and text, and after the text. The last part begins with a token of its own,
+    so that it does not change the tokens before. Messages contain `name`.
     """
 
     def __init__(
@@ -186,12 +166,3 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 
 def cut(ids: list[int], size: int, end: End) -> list[int]:
     return ids[:size] if end == "right" else ids[len(ids) - size :]
-
-
-def read_pair_template(processor: Any, name: str) -> PairTemplate:
-    (before, between, behind), types = split_template(processor, 2, name)
-    if types not in ([0, 0], [0, 1]):
-        raise CheckpointFormatError(
-            f"{name}: the types of the texts of a pair are {types}, not [0, 0] or [0, 1]"
-        )
-    return PairTemplate(before, between, behind, types[1])

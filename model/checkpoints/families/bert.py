@@ -104,7 +104,9 @@ def read_bert(
     found = options.sizes(3072, 12, *sizes)
     if token_types:
         token_types = options.integer("type_vocab_size", token_types)
-    return text_encoder(options, found, attention, usual | layer, token_types=token_types, **tables)
+    return text_encoder(
+        options, found, attention, {**usual, **layer}, token_types=token_types, **tables
+    )
 
 
 def read_roberta(options: Options, sizes: tuple[int, int] = (512, 30522)) -> TextEncoderConfig:

@@ -317,7 +317,6 @@ def _read_pooling(head: Modules) -> tuple[tuple[Pooling, ...], bool]:
     if kind != "Pooling":
         return (Pooling.LAST_TOKEN if kind == LOGIT_SCORE else Pooling.MEAN,), True
     options = Options.of(folder / CONFIG)
-    options.check(POOLING_SUPPORTED)
     chosen = options.get("pooling_mode") or _switched_on(options.values)
     chosen = chosen if isinstance(chosen, list) else [chosen]
     options.reasons.extend(
@@ -325,6 +324,7 @@ def _read_pooling(head: Modules) -> tuple[tuple[Pooling, ...], bool]:
         for name in chosen
         if not isinstance(name, str) or name not in WAYS
     )
+    options.check(POOLING_SUPPORTED)
     options.refuse()
     return tuple(WAYS[name] for name in chosen), bool(options.get(INCLUDE_PROMPT, True))
 
