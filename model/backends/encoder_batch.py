@@ -230,8 +230,12 @@ class PackedBatch(LayerBatch):
         return self.layers[site.layer].attention(site.kind is AttentionKind.CROSS)
 
     def rest(self, sublayer: int, text: int) -> LayerRest:
-        _, residual = self.attention(sublayer)
-        return LayerRest.of_layer(residual, self.layers[sublayer // self.sublayers])
+        (_, residual), layer = self.attention(sublayer), self.layers[sublayer // self.sublayers]
+        return LayerRest(
+            residual,
+            lambda x: layer.run_feed_forward(x[None])[0],
+            lambda x: layer.add_feed_forward(x[None])[0],
+        )
 
     def projected(self, sublayer: int) -> Iterator[ProjectedHeads]:
         """Yields those of each segment in the sublayer computed last."""

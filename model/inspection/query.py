@@ -8,7 +8,7 @@ torch, so that processes without a model stay small.
 
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
 
@@ -103,23 +103,7 @@ class TraceQuery:
     layer: int
     head: int
     query: int  # position of the attending token
-
-    @property
-    def kinds(self) -> tuple[AttentionKind, ...]:
-        return (self.kind,)
-
-    @property
-    def states(self) -> "StatesQuery":
-        return StatesQuery(self.kind, self.layer, self.query)
-
-
-@dataclass(frozen=True, slots=True)
-class StatesQuery:
-    """A query for the vectors of one token, from the input of a layer to its output."""
-
-    kind: AttentionKind
-    layer: int
-    query: int
+    has_states: bool = False  # whether the result has the token's vectors around the sublayer
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
@@ -139,7 +123,7 @@ class ProbabilityQuery:
         return ()
 
 
-Query = AttentionQuery | TraceQuery | StatesQuery | ProbabilityQuery
+Query = AttentionQuery | TraceQuery | ProbabilityQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,57 +279,44 @@ def resolve_query(
         )
     found_layers = {kind: _resolve_layers(config, kind, layers) for kind in kinds}
     found_heads = resolve_numbers(heads, config.num_heads, "head", "a layer")
-    if norm.merges_heads:
-        _check_contributions(config, found_heads, reduce, norm)
     if reduce is Reduction.ROLLOUT:
-        _check_rollout(config, kinds, found_heads, norm)
         found_layers = {k: tuple(range(max(numbers) + 1)) for k, numbers in found_layers.items()}
-    return AttentionQuery(found_layers, found_heads, reduce, norm)
+    query = AttentionQuery(found_layers, found_heads, reduce, norm)
+    _check_reduction(query, config.num_heads)
+    return query
 
 
-def _check_contributions(
-    config: InspectedConfig, heads: tuple[int, ...], reduce: Reduction, norm: AttentionNorm
-) -> None:
-    together = f"{norm} gives one value for all heads of a layer together"
-    if reduce in (Reduction.NONE, Reduction.MAX_HEADS):
+def _check_reduction(query: AttentionQuery, num_heads: int) -> None:
+    reduce, norm, is_rollout = query.reduce, query.norm, query.reduce is Reduction.ROLLOUT
+    if norm.merges_heads and reduce in (Reduction.NONE, Reduction.MAX_HEADS):
         raise AttentionQueryError(
-            f"{together}, so reduce {reduce} is not possible: ask for mean_heads, "
-            "mean_layers_heads or rollout"
+            f"{norm} gives one value for all heads of a layer together, so reduce {reduce} is not "
+            "possible: ask for mean_heads, mean_layers_heads or rollout"
         )
-    if len(heads) < config.num_heads:
-        raise AttentionQueryError(f"{together}, not for heads {listed(heads)}: ask for all heads")
-
-
-def _check_rollout(
-    config: InspectedConfig,
-    kinds: SequenceOf[AttentionKind],
-    heads: tuple[int, ...],
-    norm: AttentionNorm,
-) -> None:
-    if AttentionKind.CROSS in kinds:
+    if is_rollout and AttentionKind.CROSS in query.kinds:
         raise AttentionQueryError(
             "rollout needs attention within one sequence, and cross has two sequences: ask for "
             "encoder or decoder, or reduce cross by mean_layers_heads"
         )
-    if norm is AttentionNorm.VALUE_NORMS:
+    if is_rollout and norm is AttentionNorm.VALUE_NORMS:
         raise AttentionQueryError(
             f"rollout is computed from rows that sum to 1, not from {norm}: ask for norm weights, "
             "alti or value_zeroing"
         )
-    if len(heads) < config.num_heads:
+    if len(query.heads) < num_heads and (is_rollout or norm.merges_heads):
         raise AttentionQueryError(
-            f"rollout uses the mean of all heads, not of heads {listed(heads)}: ask for all heads"
+            f"{reduce if is_rollout else norm} is computed from all heads of a layer together, not "
+            f"from heads {listed(query.heads)}: ask for all heads"
         )
 
 
 def resolve_trace(
     config: InspectedConfig, trace: TraceQuery, source_tokens: int, target_tokens: int
 ) -> TraceQuery:
-    (layer,) = _resolve_layers(config, trace.kind, [trace.layer])
-    (head,) = resolve_numbers([trace.head], config.num_heads, "head", "a layer")
+    (layer,), (head,) = resolve_place(config, trace.kind, [trace.layer], [trace.head])
     rows, _ = plane(trace.kind, source_tokens, target_tokens)
     query = _resolve_token(trace.kind, trace.query, rows, trace.kind is AttentionKind.ENCODER)
-    return TraceQuery(trace.kind, layer, head, query)
+    return replace(trace, layer=layer, head=head, query=query)
 
 
 def resolve_place(
@@ -398,9 +369,7 @@ def resolve_numbers(
         return tuple(range(size))
     there = f"{owner} has {noun}s 0 to {size - 1}, or -{size} to -1 from the end"
     if not numbers:
-        raise AttentionQueryError(
-            f"no {noun} is named: {there}. Name at least one, or omit the {noun}s to select all."
-        )
+        raise AttentionQueryError(f"no {noun} is named: {there}. Name at least one.")
     wrong = [number for number in numbers if not -size <= number < size]
     if wrong:
         raise AttentionQueryError(f"{noun} {listed(wrong)} does not exist: {there}")

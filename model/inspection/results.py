@@ -82,6 +82,7 @@ class AttentionTrace:
     output_bias: Array  # b_O (D)
     result: Array  # W_O · concatenated + b_O (D)
     bias: Array | None = None  # of the head for each key (S), if the layer has one
+    states: TokenStates | None = None  # if the query `has_states`
 
 
 def trace_attention(

@@ -119,7 +119,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"knockouts": [{}], "task": "embed", "source": None, "target": None}, "only for translations"),
     ({"knockouts": [{"head": []}]}, "there is no knockouts[0][head] parameter"),
     ({"knockouts": [{"source_words": [99]}]}, "word 99 does not exist: the source has words 0"),
-    ({"knockouts": [{"source_words": [1, 1]}]}, "has 1 twice"),
+    ({"knockouts": [{"source_words": [1, 1]}]}, "words 1, 1 name the same word twice"),
     ({"knockouts": [{"heads": [{"layers": [9]}]}]}, "layer 9 does not exist: the decoder"),
     ({"knockouts": [{"heads": [{"heads": [8]}]}]}, "head 8 does not exist"),
     ({"knockouts": [{"heads": [{"kind": "decoder"}]}]}, "SSRU"),

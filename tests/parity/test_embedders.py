@@ -53,7 +53,7 @@ from model.inspection.query import (
     HeadKnockout,
     Knockout,
     Reduction,
-    StatesQuery,
+    TraceQuery,
 )
 from service.models.served import ServedEmbedder
 from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_steps
@@ -426,7 +426,7 @@ def test_steps_contributions_and_knockouts_of_every_family(theirs: Any, tmp_path
         assert shares.min() >= 0.0
         np.testing.assert_allclose(shares.sum(-1), 1.0, atol=1e-5)
         assert not np.triu(shares, k=1).any() or not spec.is_causal
-    query = StatesQuery(AttentionKind.ENCODER, 2, 7)
+    query = TraceQuery(AttentionKind.ENCODER, 2, 0, 7, has_states=True)
     every = tuple(range(heads))
     off = Knockout((HeadKnockout(AttentionKind.ENCODER, (0,), every),))
     edges = [EdgeKnockout(AttentionKind.ENCODER, 7, key, (0,), every) for key in range(12)]
@@ -435,7 +435,7 @@ def test_steps_contributions_and_knockouts_of_every_family(theirs: Any, tmp_path
         for each in (None, Knockout(), off, Knockout(edges=tuple(edges)))
     ]
     plain, same, without, alone = [
-        one.output for (one,) in finished(TextCapturePass(encoder, jobs))
+        one.states.output for (one,) in finished(TextCapturePass(encoder, jobs))
     ]
     np.testing.assert_array_equal(same, plain)
     assert np.abs(without - plain).max() > 1e-3

@@ -57,7 +57,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kinds": [ENCODER], "layers": [6]}, "layer 6 does not exist: the encoder has layers 0 to 5"),
     ({"kinds": [ENCODER, CROSS], "layers": [5]}, "layer 5 does not exist: the decoder has"),
     ({"layers": []}, "no layer is named: the decoder has layers 0 to 1"),
-    ({"heads": []}, "Name at least one, or omit the heads to select all."),
+    ({"heads": []}, "layer has heads 0 to 3, or -4 to -1 from the end. Name at least one."),
     ({"layers": [1, -1]}, "layers 1, -1 name the same layer twice: the decoder has layers 0 to 1"),
     ({"heads": [4]}, "head 4 does not exist: a layer has heads 0 to 3, or -4 to -1 from the end"),
     ({"heads": [0, 0]}, "heads 0, 0 name the same head twice"),
@@ -73,11 +73,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"heads": [1], "reduce": Reduction.MEAN_HEADS, "norm": AttentionNorm.VALUE_ZEROING},
-        "value_zeroing gives one value for all heads of a layer together, not for heads 1: ask for",
+        "value_zeroing is computed from all heads of a layer together, not from heads 1: ask for",
     ),
     (
         {"kinds": [ENCODER], "reduce": ROLLOUT, "heads": [2, 1]},
-        "rollout uses the mean of all heads, not of heads 2, 1: ask for all heads",
+        "rollout is computed from all heads of a layer together, not from heads 2, 1: ask for all",
     ),
 ]
 

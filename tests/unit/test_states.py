@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.stack import TextEncoder
 from model.backends.encoder_batch import encode_padded
-from model.inspection.query import AttentionJob, AttentionKind, StatesQuery
+from model.inspection.query import AttentionJob, AttentionKind, TraceQuery
 from model.inspection.results import Array, TokenStates
 from tests.attention_jobs import CHANGES, kinds_of, random_pairs, results, text_results
 from tests.tiny import Family, pad
@@ -25,10 +25,9 @@ def model(family: Family, request: pytest.FixtureRequest) -> EncoderDecoder:
 
 
 def states(model: EncoderDecoder, kind: AttentionKind, layer: int) -> TokenStates:
-    job = AttentionJob(*PAIR, (StatesQuery(kind, layer, TOKEN),))
-    others = [AttentionJob(*pair, (StatesQuery(kind, 0, 0),)) for pair in random_pairs(3)]
-    found = results(model, [others[0], job, *others[1:]])[1]
-    assert isinstance(found, TokenStates)
+    job = AttentionJob(*PAIR, (TraceQuery(kind, layer, 0, TOKEN, has_states=True),))
+    others = [AttentionJob(*pair, (TraceQuery(kind, 0, 0, 0, True),)) for pair in random_pairs(3)]
+    found: TokenStates = results(model, [others[0], job, *others[1:]])[1].states
     return found
 
 
@@ -102,6 +101,7 @@ def test_states_of_an_embedding_model(name: str) -> None:
 
 
 def text_states(encoder: TextEncoder, layer: int) -> TokenStates:
-    (found,) = text_results(encoder, [[3, 5, 7, 11, 13]], StatesQuery(ENCODER, layer, TOKEN))
-    assert isinstance(found, TokenStates)
-    return found
+    query = TraceQuery(ENCODER, layer, 0, TOKEN, has_states=True)
+    (found,) = text_results(encoder, [[3, 5, 7, 11, 13]], query)
+    states: TokenStates = found.states
+    return states

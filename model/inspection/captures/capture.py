@@ -14,13 +14,12 @@ from torch import Tensor, nn
 
 from model.architectures.embedding import TokenParts
 from model.inspection.query import AttentionKind, AttentionMaps
-from model.inspection.results import AttentionTrace, TokenProbabilities, TokenStates
+from model.inspection.results import AttentionTrace, TokenProbabilities
 from model.layers.attention import MultiHeadAttention
-from model.layers.block import Block
 from model.layers.sublayers import Residual
 from model.quantization.int8 import Int8Linear
 
-Result = AttentionMaps | AttentionTrace | TokenStates | TokenProbabilities
+Result = AttentionMaps | AttentionTrace | TokenProbabilities
 
 T = TypeVar("T")
 Slices = Generator[None, None, T]
@@ -46,14 +45,6 @@ class LayerRest:
     # Maps the stream (N, D) after the attention sublayer to the output (N, D) of the layer. The N
     # rows may be any tokens of the sentence, also with repetition.
     finish: Callable[[Tensor], Tensor]
-
-    @classmethod
-    def of_layer(cls, residual: Residual, layer: Block) -> "LayerRest":
-        return cls(
-            residual,
-            lambda x: layer.run_feed_forward(x[None])[0],
-            lambda x: layer.add_feed_forward(x[None])[0],
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Makes the capture of each query of a job, and captures traces, states and probabilities.
+"""Makes the capture of each query of a job, and captures traces and probabilities.
 
 Shapes: T is the number of target tokens, U the number of candidates, and R the number of positions
 in a part. At each position, M tokens are compared with all candidates: the target token and M - 1
@@ -6,8 +6,8 @@ named tokens.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from itertools import count
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +28,6 @@ from model.inspection.query import (
     AttentionKind,
     ProbabilityQuery,
     Query,
-    StatesQuery,
     TraceQuery,
 )
 from model.inspection.results import (
@@ -58,8 +57,6 @@ def new_captures(job: AttentionJob, device: torch.device, slice_rows: int) -> li
     def capture(query: Query) -> Capture:
         if isinstance(query, TraceQuery):
             return TraceCapture(query)
-        if isinstance(query, StatesQuery):
-            return StatesCapture(query)
         if isinstance(query, ProbabilityQuery):
             return ProbabilityCapture(query)
         shapes = {kind: query.shape(kind, *lengths) for kind in query.kinds}
@@ -70,11 +67,17 @@ def new_captures(job: AttentionJob, device: torch.device, slice_rows: int) -> li
 
 
 class TraceCapture(Capture):
-    """Captures the inputs of one token's attention, in all heads of a layer."""
+    """Captures the inputs of one token's attention, in all heads of a layer.
+
+    If the query `has_states`, it also captures the token's vectors (D), by the names of
+    `TokenStates`.
+    """
 
     def __init__(self, query: TraceQuery) -> None:
         self.query = query
+        self.needs_embedding = query.has_states
         self.tensors: list[Tensor] = []
+        self.vectors: dict[str, Tensor | None] = {}
 
     def layers(self, kind: AttentionKind) -> Collection[int]:
         return (self.query.layer,) if kind is self.query.kind else ()
@@ -89,24 +92,9 @@ class TraceCapture(Capture):
         self.tensors = [projected.query[:, token], *attended, weight, bias]
         if projected.bias is not None and projected.bias.dim() == 3:
             self.tensors.append(projected.bias[:, token, :end])
+        if self.query.has_states:
+            self._observe_states(projected)
         yield from ()  # nothing to yield: the work is a single slice
-
-    def result(self) -> AttentionTrace:
-        query, key, value, *others = map(on_host, self.tensors)
-        return trace_attention(query, key, value, self.query.head, *others)
-
-
-class StatesCapture(Capture):
-    """Captures the vectors (D) of one token in one layer, by the names of `TokenStates`."""
-
-    needs_embedding = True
-
-    def __init__(self, query: StatesQuery) -> None:
-        self.query = query
-        self.vectors: dict[str, Tensor | None] = {}
-
-    def layers(self, kind: AttentionKind) -> Collection[int]:
-        return (self.query.layer,) if kind is self.query.kind else ()
 
     def observe_embedding(self, kind: AttentionKind, parts: TokenParts) -> None:
         in_encoder = self.query.kind is AttentionKind.ENCODER
@@ -118,7 +106,7 @@ class StatesCapture(Capture):
                 "embedded": parts.embedded[at],
             }
 
-    def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
+    def _observe_states(self, projected: ProjectedHeads) -> None:
         row = slice(self.query.query, self.query.query + 1)
         bias = None if projected.bias is None else projected.bias[..., row, :]
         weights = attention_weights(projected.query[:, row], projected.key, bias)  # (H, 1, S)
@@ -132,14 +120,14 @@ class StatesCapture(Capture):
             "feed_forward": None if rest.feed_forward is None else rest.feed_forward(attended)[0],
             "output": rest.finish(attended)[0],
         }
-        yield from ()  # nothing to yield: the work is a single slice
 
-    def result(self) -> TokenStates:
-        found: dict[str, Any] = {
-            name: None if vector is None else on_host(vector)
-            for name, vector in self.vectors.items()
-        }
-        return TokenStates(**found)
+    def result(self) -> AttentionTrace:
+        query, key, value, *others = map(on_host, self.tensors)
+        trace = trace_attention(query, key, value, self.query.head, *others)
+        if not self.query.has_states:
+            return trace
+        vectors = {n: None if x is None else on_host(x) for n, x in self.vectors.items()}
+        return replace(trace, states=TokenStates(**vectors))  # type: ignore[arg-type]
 
 
 def on_host(tensor: Tensor) -> Array:

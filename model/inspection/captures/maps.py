@@ -32,9 +32,6 @@ from model.inspection.query import (
 )
 from model.layers.attention import attention_weights
 
-PART_NUMBERS = 1 << 22
-"""Largest number of floats in the summands (R, S, D) that are in memory at a time."""
-
 
 class MapsCapture(Capture):
     """Captures attention maps in tensors of zeros (layers, heads, T, S).
@@ -166,24 +163,14 @@ class Contributions(ABC):
         self.moved = projected.value.float() @ matrices.float()  # (H, S, D)
         bias = projected.module.out.bias
         self.bias = self.moved.new_zeros(self.moved.shape[-1]) if bias is None else bias.float()
-        self.rows_per_part = max(1, PART_NUMBERS // self.moved[0].numel())
 
     def values(self, rows: slice) -> Tensor:
-        first, end, _ = rows.indices(self.projected.query.shape[1])
-        parts = [
-            self._part(start, min(start + self.rows_per_part, end))
-            for start in range(first, end, self.rows_per_part)
-        ]
-        return torch.cat(parts)[None]
-
-    def _part(self, first: int, end: int) -> Tensor:
         projected = self.projected
-        bias = None if projected.bias is None else projected.bias[..., first:end, :]
-        weights = attention_weights(
-            projected.query[:, first:end].float(), projected.key.float(), bias
-        )  # (H, R, S)
+        bias = None if projected.bias is None else projected.bias[..., rows, :]
+        query, key = projected.query[:, rows].float(), projected.key.float()
+        weights = attention_weights(query, key, bias)  # (H, R, S)
         summands = torch.einsum("hrs,hsd->rsd", weights, self.moved)  # (R, S, D)
-        return self.share(summands, projected.stream[first:end].float(), first)
+        return self.share(summands, projected.stream[rows].float(), rows.start)[None]
 
     @abstractmethod
     def share(self, summands: Tensor, stream: Tensor, first: int) -> Tensor:

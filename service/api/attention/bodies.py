@@ -204,7 +204,7 @@ def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, An
         }
     if "output_weight" in include:
         body["output"]["weight"] = steps.output_weight
-    if (states := found.states) is not None:
+    if (states := steps.states) is not None:
         body["block"] = {
             "embedding": {
                 "token": states.token,

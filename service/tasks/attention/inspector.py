@@ -7,10 +7,8 @@ the same way. The encoder of an embedding model reads each text alone.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from model.inspection.query import AttentionJob, Query
-from model.inspection.results import AttentionTrace, TokenStates
 from model.sequence import DecodingOptions
 from model.tokenization.tokenizer import TokenizedText
 from service.items import AttentionItem, Result, TranslationItem
@@ -76,18 +74,9 @@ class Inspector:
         trace_query(model.config, request, 0, (1, int(request.has_target)))
         text = await self.read_one(model, request.text, request.target_text, context)
         query = trace_query(model.config, request, request.query, text.lengths)
-        queries = (query, query.states) if "block" in request.include else (query,)
-        (result,) = await self._capture(model, [text], queries, context)
-        trace, states = [*result.value, None][:2]
-        return TraceResult(
-            model.name,
-            query,
-            text.source,
-            text.target,
-            model.start,
-            cast("AttentionTrace", trace),
-            cast("TokenStates | None", states),
-        )
+        (result,) = await self._capture(model, [text], (query,), context)
+        (trace,) = result.value
+        return TraceResult(model.name, query, text.source, text.target, model.start, trace)
 
     async def read_one(
         self, model: InspectedModel, text: str, target_text: str | None, context: RequestContext

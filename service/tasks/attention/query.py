@@ -116,7 +116,8 @@ def trace_query(
     config: InspectedConfig, request: StepsRequest, token: int, lengths: tuple[int, int]
 ) -> TraceQuery:
     """Returns the query of a request about a token; `lengths` count source and target tokens."""
-    query = TraceQuery(AttentionKind(request.kind), request.layer, request.head, token)
+    kind, has_states = AttentionKind(request.kind), "block" in request.include
+    query = TraceQuery(kind, request.layer, request.head, token, has_states)
     return resolved(lambda: resolve_trace(config, query, *lengths))
 
 

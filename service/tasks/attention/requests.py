@@ -19,7 +19,6 @@ from pydantic import (
     model_validator,
 )
 
-from service.errors import SHOWN_CHARS
 from service.tasks.parameters import (
     ListOf,
     NotBool,
@@ -66,23 +65,6 @@ def _has_target(task: Any) -> bool:
 def _check_numbers(value: Any, info: ValidationInfo) -> Any:
     if value != "all" and not (isinstance(value, list) and all(type(n) is int for n in value)):
         refuse(f'{info.field_name} parameter must be "all" or a list of numbers, such as [0, -1]')
-    return _check_choice(value, info)
-
-
-def _check_choice(value: Any, info: ValidationInfo) -> Any:
-    if value == []:
-        refuse(f"{info.field_name} parameter is an empty list; name one or more, or leave it out")
-    return _check_doubles(value, info)
-
-
-def _check_doubles(value: Any, info: ValidationInfo) -> Any:
-    seen = set()
-    for member in value if isinstance(value, list) else []:
-        spelling = str(member)
-        if spelling in seen:
-            shown = spelling[:SHOWN_CHARS]
-            refuse(f"{info.field_name} parameter has {shown} twice; name each once")
-        seen.add(spelling)
     return value
 
 
@@ -190,7 +172,7 @@ class AttentionRequest(AttentionQuestion):
         None,
         description="Translation, or list of translations; null means the model's own translation.",
     )
-    kinds: Annotated[ListOf[Kind], BeforeValidator(_check_choice)] = Field(
+    kinds: ListOf[Kind] = Field(
         ["cross"],
         description="One or more of `encoder`, `decoder` and `cross`. With `reduce` `rollout` or "
         "`task` `embed`, the default is `encoder`.",
@@ -311,25 +293,6 @@ class AttentionRequest(AttentionQuestion):
         return self
 
     @model_validator(mode="after")
-    def _check_rollout(self) -> Self:
-        if self.reduce != "rollout":
-            return self
-        if "cross" in self.kinds:
-            refuse(
-                "rollout follows self-attention and has no cross; "
-                "leave cross out of kinds, or use another reduce"
-            )
-        if self.norm == "value_norms":
-            refuse(
-                f"rollout is computed from rows that sum to 1, not from {self.norm}; leave norm or "
-                "reduce out"
-            )
-        if self.heads != "all":
-            shown = str(self.heads)[:SHOWN_CHARS]
-            refuse(f'rollout needs all heads, not only {shown}; leave heads out or use "all"')
-        return self
-
-    @model_validator(mode="after")
     def _check_bertviz(self) -> Self:
         if self.format != "bertviz":
             return self
@@ -364,7 +327,7 @@ class StepsRequest(OneTextQuestion):
         description="Number of the token whose attention is computed. Negative numbers count from "
         "the end. For `encoder` the token is a source token, otherwise a target token."
     )
-    include: Annotated[ListOf[Include], BeforeValidator(_check_doubles)] = Field(
+    include: ListOf[Include] = Field(
         [],
         description="Parts to add to the response: `vectors` (query, keys, values), `output` (the "
         "output projection of all heads), `output_weight` (the same, with its matrix W_O), `block` "
@@ -426,7 +389,7 @@ class KnockoutQuestion(Parameters):
         description="Edges: pairs of tokens. The token `query` does not attend to the token `key`.",
         max_length=MAX_PARTS,
     )
-    source_words: Annotated[ListOf[StrictInt], BeforeValidator(_check_doubles)] = Field(
+    source_words: ListOf[StrictInt] = Field(
         [],
         description="Numbers of source words to which no token attends. A number is an index into "
         "`source_words` of the response.",

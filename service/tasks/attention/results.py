@@ -21,7 +21,7 @@ from model.inspection.query import (
     Reduction,
     TraceQuery,
 )
-from model.inspection.results import AttentionTrace, TokenProbabilities, TokenStates
+from model.inspection.results import AttentionTrace, TokenProbabilities
 from model.tokenization.tokenizer import Span, TokenizedText, Tokenizer
 from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
 from service.items import Result
@@ -244,7 +244,6 @@ class TraceResult:
     target: TokenizedText | None
     start: str
     trace: AttentionTrace
-    states: TokenStates | None = None
 
 
 @dataclass(frozen=True, slots=True)
