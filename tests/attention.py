@@ -1,6 +1,5 @@
 """Made-up attention of a sentence, and the item that is shown of it."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,14 +8,9 @@ from numpy.typing import NDArray
 from model.inspection.query import AttentionKind, AttentionQuery
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.tasks.alignment.alignment import align
+from service.tasks.attention.replies import AttentionItemBody, TargetLabels
 from service.tasks.attention.requests import AttentionRequest, Kind
-from service.tasks.attention.results import (
-    Attention,
-    InspectedText,
-    SequenceAttention,
-    TargetLabels,
-    sequence_attention,
-)
+from service.tasks.attention.results import InspectedText, attention_item
 
 SOURCE = "The (really) old cat."
 TARGET = "O velho gato (really) dorme."
@@ -39,23 +33,20 @@ def made_up_item(
     layers: int = 2,
     heads: int = 3,
     **view: Any,
-) -> SequenceAttention:
+) -> AttentionItemBody:
     source, target = sides(tokenizer)
     rows, columns = len(target.ids), len(source.ids)
     sizes = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
     query = AttentionQuery(
         {AttentionKind(kind): tuple(range(layers)) for kind in kinds}, tuple(range(heads))
     )
-    attentions = [
-        Attention(AttentionKind(kind), query, random_rows(layers, heads, *sizes[kind]))
-        for kind in kinds
-    ]
-    alignment = align(random_rows(rows, columns), source, target)
+    maps = {AttentionKind(kind): random_rows(layers, heads, *sizes[kind]) for kind in kinds}
     request = AttentionRequest.model_validate({"text": SOURCE, "model": "en-pt", **view})
-    item = sequence_attention(InspectedText(source, target), "", attentions, request)
-    return replace(item, alignment=alignment)
+    item = attention_item(InspectedText(source, target), "", maps, query, request)
+    item.alignment = align(random_rows(rows, columns), source, target)
+    return item
 
 
-def target_of(item: SequenceAttention) -> TargetLabels:
+def target_of(item: AttentionItemBody) -> TargetLabels:
     assert item.target is not None
     return item.target

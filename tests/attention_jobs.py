@@ -107,8 +107,10 @@ def text_maps(
     return [maps[AttentionKind.ENCODER] for maps in found]
 
 
-def text_steps(encoder: TextEncoder, ids: list[int], *query: int) -> AttentionTrace:
-    (result,) = text_results(encoder, [ids], TraceQuery(AttentionKind.ENCODER, *query))
+def text_steps(
+    encoder: TextEncoder, ids: list[int], layer: int, head: int, token: int
+) -> AttentionTrace:
+    (result,) = text_results(encoder, [ids], TraceQuery(AttentionKind.ENCODER, layer, head, token))
     assert isinstance(result, AttentionTrace)
     return result
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,10 +118,7 @@ class ProbabilityQuery:
     top: int  # number of likeliest tokens of each position in the result
     named: tuple[int, ...] = ()  # ids whose probability and rank are in the result
     first_id: int | None = None  # the forced first token of the target
-
-    @property
-    def kinds(self) -> tuple[AttentionKind, ...]:
-        return ()
+    kinds: ClassVar[tuple[AttentionKind, ...]] = ()
 
 
 Query = AttentionQuery | TraceQuery | ProbabilityQuery
@@ -163,9 +161,9 @@ class EdgeKnockout:
 class SiteKnockout:
     """The part of a knock-out in one attention sublayer; no token attends to `keys`."""
 
-    heads: tuple[int, ...]
-    keys: tuple[int, ...]
-    edges: tuple[EdgeKnockout, ...]
+    heads: tuple[int, ...] = ()
+    keys: tuple[int, ...] = ()
+    edges: tuple[EdgeKnockout, ...] = ()
     uniform: tuple[int, ...] = ()
 
 
@@ -186,8 +184,8 @@ class Knockout:
         uniform = tuple(head for each in here for head in each.heads if each.is_uniform)
         keys = () if kind is AttentionKind.DECODER else self.source
         edges = tuple(each for each in self.edges if each.kind is kind and layer in each.layers)
-        is_empty = not (heads or keys or edges or uniform)
-        return None if is_empty else SiteKnockout(heads, keys, edges, uniform)
+        off = SiteKnockout(heads, keys, edges, uniform)
+        return None if off == SiteKnockout() else off
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +248,9 @@ def check_job(config: ModelConfig, job: AttentionJob) -> None:
     """Refuses a job, with resolved queries, that cannot be computed."""
     check_ids("source", job.source, config.source_vocab_size)
     if job.needs_target and not job.target:
-        kinds = [kind for kind in job.kinds if kind is not AttentionKind.ENCODER]
-        wanted = f"{listed(kinds)} attention" if kinds else "a query for probabilities"
-        raise AttentionQueryError(f"{wanted} needs a target, but the target has no tokens")
+        raise AttentionQueryError(
+            "attention of a decoder and probabilities need a target, but the target has no tokens"
+        )
     if job.target:
         check_ids("target", job.target, config.target_vocab_size)
     for query in job.queries:
@@ -314,8 +312,7 @@ def resolve_trace(
     config: InspectedConfig, trace: TraceQuery, source_tokens: int, target_tokens: int
 ) -> TraceQuery:
     (layer,), (head,) = resolve_place(config, trace.kind, [trace.layer], [trace.head])
-    rows, _ = plane(trace.kind, source_tokens, target_tokens)
-    query = _resolve_token(trace.kind, trace.query, rows, trace.kind is AttentionKind.ENCODER)
+    query = resolve_token(trace.kind, trace.query, (source_tokens, target_tokens))
     return replace(trace, layer=layer, head=head, query=query)
 
 
@@ -329,18 +326,12 @@ def resolve_place(
     return found, resolve_numbers(heads, config.num_heads, "head", "a layer")
 
 
-def resolve_edge(
-    kind: AttentionKind, edge: tuple[int, int], lengths: tuple[int, int]
-) -> tuple[int, int]:
-    rows, columns = plane(kind, *lengths)
-    query = _resolve_token(kind, edge[0], rows, is_source=kind is AttentionKind.ENCODER)
-    return query, _resolve_token(
-        kind, edge[1], columns, is_source=kind is not AttentionKind.DECODER
-    )
-
-
-def _resolve_token(kind: AttentionKind, number: int, size: int, is_source: bool) -> int:
-    sequence = "the source" if is_source else "the target"
+def resolve_token(
+    kind: AttentionKind, number: int, lengths: tuple[int, int], is_attended: bool = False
+) -> int:
+    """Resolves the attending or the attended token; `lengths` count source and target tokens."""
+    is_source = kind is AttentionKind.ENCODER or (kind is AttentionKind.CROSS and is_attended)
+    sequence, size = ("the source", lengths[0]) if is_source else ("the target", lengths[1])
     if not size:
         raise AttentionQueryError(f"{sequence} has no tokens: {kind} attention needs at least one")
     (token,) = resolve_numbers([number], size, "token", sequence)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 from numpy.typing import NDArray
+from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
@@ -119,7 +120,7 @@ class LengthSender:
             self.connection.unread.let_go(len(body))
 
 
-def body_response(body: Mapping[str, Any]) -> Response:
+def body_response(body: BaseModel) -> Response:
     return json_response(json_chunks(body), num_bytes_of(body))
 
 
@@ -139,24 +140,35 @@ async def one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield chunk
 
 
-def json_chunks(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> Iterator[bytes]:
-    """Yields the JSON of a body with arrays, in chunks that each take about a millisecond.
+Body = BaseModel | Mapping[str, Any] | Sequence[Any] | NDArray[Any]
+"""A body with arrays, which may be members of objects, and of lists of objects or arrays only."""
 
-    Arrays may be members of objects, and of lists that contain only objects or arrays.
-    """
+OBJECTS = (BaseModel, Mapping, np.ndarray)
+
+
+def json_chunks(body: Body) -> Iterator[bytes]:
+    """Yields the JSON of a body, in chunks that each take about a millisecond."""
     if isinstance(body, np.ndarray) and body.size <= PART_VALUES:  # as in most replies
         return _array_parts(body)
     return gather(_parts(body))
 
 
-def num_bytes_of(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> int:
+def num_bytes_of(body: Body) -> int:
     if isinstance(body, np.ndarray):
         return body.nbytes
+    if isinstance(body, BaseModel):
+        body = given_fields(body)
     if isinstance(body, Mapping):
         return sum(map(num_bytes_of, body.values()))
-    if isinstance(body, list) and body and isinstance(body[0], (Mapping, np.ndarray)):
+    if isinstance(body, list) and body and isinstance(body[0], OBJECTS):
         return sum(map(num_bytes_of, body))
     return 0
+
+
+def given_fields(model: BaseModel) -> dict[str, Any]:
+    """Returns the fields that a reply has, in the order of its type."""
+    given = model.model_fields_set
+    return {name: getattr(model, name) for name in type(model).model_fields if name in given}
 
 
 def gather(parts: Iterator[bytes]) -> Iterator[bytes]:
@@ -171,6 +183,8 @@ def gather(parts: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _parts(value: Any) -> Iterator[bytes]:
+    if isinstance(value, BaseModel):
+        value = given_fields(value)
     if isinstance(value, np.ndarray):
         yield from _array_parts(value)
     elif isinstance(value, Mapping):
@@ -180,7 +194,7 @@ def _parts(value: Any) -> Iterator[bytes]:
             yield from _parts(member)
             mark = b","
         yield b"}" if value else b"{}"
-    elif isinstance(value, list) and value and isinstance(value[0], (Mapping, np.ndarray)):
+    elif isinstance(value, list) and value and isinstance(value[0], OBJECTS):
         yield from _list_parts(value)
     else:
         yield orjson.dumps(value)

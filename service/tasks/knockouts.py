@@ -21,9 +21,9 @@ from model.inspection.query import (
     HeadKnockout,
     Knockout,
     ProbabilityQuery,
-    resolve_edge,
     resolve_numbers,
     resolve_place,
+    resolve_token,
 )
 from model.inspection.results import TokenProbabilities
 from model.tokenization.tokenizer import TokenizedText
@@ -32,9 +32,14 @@ from service.tasks.alignment.aligner import submit_all
 from service.tasks.alignment.alignment import word_spans
 from service.tasks.attention.inspector import Inspector
 from service.tasks.attention.models import LoadedDirection
-from service.tasks.attention.query import resolved
+from service.tasks.attention.query import refusing
+from service.tasks.attention.replies import KnockoutEffectBody, KnockoutResponse, NewTranslation
 from service.tasks.attention.requests import HeadsQuestion, KnockoutBody, KnockoutQuestion
-from service.tasks.attention.results import check_num_probabilities
+from service.tasks.attention.results import (
+    check_num_probabilities,
+    token_labels,
+    with_inputs,
+)
 from service.tasks.context import RequestContext
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS
 
@@ -44,30 +49,6 @@ GROWTH = 2
 A model with some parts switched off may repeat a word up to the length limit of a translation.
 """
 MORE_TOKENS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class KnockoutEffect:
-    """The effect of one knock-out: the log-probabilities of target tokens, and a new translation.
-
-    `is_cut` says whether the new translation was cut at the length limit.
-    """
-
-    log_probs: NDArray[np.float32]
-    translation: TokenizedText | None = None
-    is_cut: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class KnockoutResult:
-    """The effects of the knock-outs of a request."""
-
-    model: str
-    source: TokenizedText
-    target: TokenizedText
-    start: str  # spelling of the decoder's start token; "" without one
-    log_probs: NDArray[np.float32]  # of the T target tokens if nothing is off (T)
-    effects: Sequence[KnockoutEffect]
 
 
 @dataclass(slots=True)
@@ -108,7 +89,7 @@ class Draft:
 
 async def compare(
     inspector: Inspector, request: KnockoutBody, context: RequestContext
-) -> KnockoutResult:
+) -> KnockoutResponse:
     """Returns the effect of each knock-out of a request.
 
     Equal knock-outs are computed once. The result with nothing switched off is computed as the
@@ -117,7 +98,7 @@ async def compare(
     model = await inspector.choose_direction(request, request.text, context)
     for question in request.knockouts:  # refuses a wrong layer or head before tokenisation
         for part in [*question.heads, *question.edges]:
-            resolved(partial(place_of, model.config, part))
+            place_of(model.config, part)
     # New translations are not counted, because their number of passes is not known.
     num_chars = len(request.text) + len(request.target_text or request.text)
     tokens = (num_chars // CHARS_PER_TOKEN + 1) * (1 + len(request.knockouts))
@@ -126,24 +107,38 @@ async def compare(
     source, target = text.source, text.target
     assert target is not None  # the model is a LoadedDirection
     knockouts = [
-        resolved(partial(knockout_of, model.config, each, source, len(target.ids)))
-        for each in request.knockouts
+        knockout_of(model.config, each, source, len(target.ids)) for each in request.knockouts
     ]
     different = list(dict.fromkeys([Knockout(), *knockouts]))
     count, limit = len(different) * len(target.ids), inspector.settings.max_attention_values
     check_num_probabilities(count, limit, "send fewer knockouts")
     score = partial(_score, inspector, context, model, source)
     found = await score([(each, target.ids) for each in different])
+    base = found[0].log_probs
     effects = {
-        each: KnockoutEffect(scores.log_probs)
+        each: effect_of(scores.log_probs, base)
         for each, scores in zip(different, found, strict=True)
     }
-    base = effects[Knockout()].log_probs
     if request.translate:
-        wanted = {each: effects[each] for each in knockouts}
-        effects |= await _translate(model, len(source.ids), target.ids, wanted, score)
-    chosen = [effects[each] for each in knockouts]
-    return KnockoutResult(model.name, source, target, model.start, base, chosen)
+        translations = await _translate(model, len(source.ids), target.ids, knockouts, score)
+        for each, translation in translations.items():
+            effects[each].translation = translation
+    return KnockoutResponse(
+        model=model.name,
+        source=token_labels(source),
+        source_words=word_spans(source),
+        target=with_inputs(token_labels(target), model.start),
+        log_probs=base,
+        knockouts=[effects[each] for each in knockouts],
+    )
+
+
+def effect_of(log_probs: NDArray[np.float32], base: NDArray[np.float32]) -> KnockoutEffectBody:
+    with np.errstate(invalid="ignore"):  # -inf - (-inf) is NaN, which is null in JSON
+        changes = log_probs - base
+    total = float(changes.sum(dtype=np.float64))
+    total_change = total if np.isfinite(total) else None
+    return KnockoutEffectBody(log_probs=log_probs, changes=changes, total_change=total_change)
 
 
 Jobs = Iterable[tuple[Knockout, list[int]]]
@@ -169,30 +164,32 @@ async def _translate(
     model: LoadedDirection,
     source_tokens: int,
     target: list[int],
-    effects: dict[Knockout, KnockoutEffect],
+    knockouts: Iterable[Knockout],
     score: Callable[[Jobs], Awaitable[list[TokenProbabilities]]],
-) -> dict[Knockout, KnockoutEffect]:
+) -> dict[Knockout, NewTranslation]:
     eos_id = model.config.eos_id
     longest = model.config.max_target_tokens(source_tokens)
     limit = min(longest, GROWTH * len(target) + MORE_TOKENS)
-    drafts = {each: Draft([*target[:-1], eos_id], eos_id, limit) for each in effects}
+    drafts = {each: Draft([*target[:-1], eos_id], eos_id, limit) for each in knockouts}
     while waiting := {each: draft for each, draft in drafts.items() if not draft.is_done}:
         found = await score([(each, draft.ids) for each, draft in waiting.items()])
         for draft, scores in zip(waiting.values(), found, strict=True):
             draft.change(scores.likeliest[:, 0].tolist())
     detokenize = model.direction.vocabularies.target.detokenize
     return {
-        each: KnockoutEffect(effect.log_probs, detokenize(draft.ids), draft.is_cut)
-        for (each, effect), draft in zip(effects.items(), drafts.values(), strict=True)
+        each: NewTranslation(text=detokenize(draft.ids).text, is_cut=draft.is_cut)
+        for each, draft in drafts.items()
     }
 
 
+@refusing()
 def place_of(config: ModelConfig, part: HeadsQuestion) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Returns the layers and the heads of a part that is off, as indices from 0."""
     layers, heads = (None if numbers == "all" else numbers for numbers in (part.layers, part.heads))
     return resolve_place(config, AttentionKind(part.kind), layers, heads)
 
 
+@refusing()
 def knockout_of(
     config: ModelConfig, question: KnockoutQuestion, source: TokenizedText, target_tokens: int
 ) -> Knockout:
@@ -205,7 +202,8 @@ def knockout_of(
     edges = [
         EdgeKnockout(
             AttentionKind(each.kind),
-            *resolve_edge(AttentionKind(each.kind), (each.query, each.key), lengths),
+            resolve_token(AttentionKind(each.kind), each.query, lengths),
+            resolve_token(AttentionKind(each.kind), each.key, lengths, is_attended=True),
             *place_of(config, each),
         )
         for each in question.edges

@@ -163,7 +163,7 @@ def test_probabilities_and_attention_in_one_job(family: Family) -> None:
 @pytest.mark.parametrize(
     ("target", "named", "error", "message"),
     [
-        ([], (), AttentionQueryError, "a query for probabilities needs a target"),
+        ([], (), AttentionQueryError, "probabilities need a target"),
         ([3, 0], (VOCAB_SIZE,), InputError, "named token"),
     ],
 )

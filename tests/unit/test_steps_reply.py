@@ -7,26 +7,24 @@ import numpy as np
 import pytest
 
 from model.inspection.query import AttentionKind, TraceQuery
-from model.inspection.results import trace_attention
+from model.inspection.results import AttentionTrace, trace_attention
 from model.tokenization.tokenizer import Tokenizer
-from service.api.attention.bodies import SHOWN_VALUES, steps_body
-from service.api.attention.response_schemas import StepsResponse
 from service.api.responses import json_chunks
-from service.tasks.alignment.aligner import TranslatedPair
+from service.tasks.attention.replies import StepsResponse
 from service.tasks.attention.requests import Include
-from service.tasks.attention.results import TraceResult
+from service.tasks.attention.results import SHOWN_VALUES, InspectedText, steps_of
 from tests.attention import sides
 
 HEADS, SIZE = 2, 16
 
 
 @pytest.fixture(scope="module")
-def pair(tokenizer: Tokenizer) -> TranslatedPair:
-    return TranslatedPair("en-pt", *sides(tokenizer), None)
+def pair(tokenizer: Tokenizer) -> InspectedText:
+    return InspectedText(*sides(tokenizer))
 
 
-def found(pair: TranslatedPair, kind: AttentionKind, query: int) -> TraceResult:
-    """With a start token, and as many keys as there are."""
+def traced(pair: InspectedText, kind: AttentionKind, query: int) -> AttentionTrace:
+    """With as many keys as there are."""
     generator = np.random.default_rng(1)
     target = kind is AttentionKind.DECODER
     num_keys = query + 1 if target else len(pair.source.ids)
@@ -35,7 +33,7 @@ def found(pair: TranslatedPair, kind: AttentionKind, query: int) -> TraceResult:
         return generator.standard_normal(shape, dtype=np.float32)
 
     width = HEADS * SIZE
-    steps = trace_attention(
+    return trace_attention(
         noise(HEADS, SIZE),
         noise(HEADS, num_keys, SIZE),
         noise(HEADS, num_keys, SIZE),
@@ -43,20 +41,22 @@ def found(pair: TranslatedPair, kind: AttentionKind, query: int) -> TraceResult:
         noise(width, width),
         noise(width),
     )
-    asked = TraceQuery(kind, 0, 1, query)
-    return TraceResult("en-pt", asked, pair.source, pair.target, "<s>", steps)
 
 
-def reply(stepped: TraceResult, *include: Include) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(b"".join(json_chunks(steps_body(stepped, include))))
-    StepsResponse.model_validate(body)
+def reply(
+    pair: InspectedText, kind: AttentionKind, query: int, *include: Include
+) -> dict[str, Any]:
+    """Has the start token `<s>`."""
+    trace, asked = traced(pair, kind, query), TraceQuery(kind, 0, 1, query)
+    content = b"".join(json_chunks(steps_of("en-pt", pair, "<s>", asked, trace, include)))
+    StepsResponse.model_validate_json(content)
+    body: dict[str, Any] = json.loads(content)
     return body
 
 
-def test_numbers_are_those_of_the_steps(pair: TranslatedPair) -> None:
-    stepped = found(pair, AttentionKind.CROSS, 2)
-    body = reply(stepped, "vectors", "output", "output_weight")
-    steps = stepped.trace
+def test_numbers_are_those_of_the_steps(pair: InspectedText) -> None:
+    body = reply(pair, AttentionKind.CROSS, 2, "vectors", "output", "output_weight")
+    steps = traced(pair, AttentionKind.CROSS, 2)
     assert (body["model"], body["head_dim"], body["scale"]) == ("en-pt", SIZE, 0.25)
     for name, values in (("score", steps.scores), ("scaled", steps.scaled)):
         written = np.array([row[name] for row in body["rows"]], np.float32)
@@ -78,24 +78,25 @@ def test_numbers_are_those_of_the_steps(pair: TranslatedPair) -> None:
             np.testing.assert_array_equal(np.array(part[name], np.float32), values)
 
 
-def test_tokens_depend_on_the_kind(pair: TranslatedPair) -> None:
+def test_tokens_depend_on_the_kind(pair: InspectedText) -> None:
+    assert pair.target is not None
     source, target = pair.source.pieces, pair.target.pieces
     inputs = ["<s>", *target[:-1]]
-    encoder = reply(found(pair, AttentionKind.ENCODER, 1))
+    encoder = reply(pair, AttentionKind.ENCODER, 1)
     assert encoder["query"] == {"index": 1, "token": source[1], "predicted": None}
     assert [row["token"] for row in encoder["rows"]] == source
-    cross = reply(found(pair, AttentionKind.CROSS, 2))
+    cross = reply(pair, AttentionKind.CROSS, 2)
     assert cross["query"] == {"index": 2, "token": inputs[2], "predicted": target[2]}
     assert [row["token"] for row in cross["rows"]] == source
-    decoder = reply(found(pair, AttentionKind.DECODER, 2))
+    decoder = reply(pair, AttentionKind.DECODER, 2)
     assert decoder["query"] == {"index": 2, "token": inputs[2], "predicted": target[2]}
     assert [row["token"] for row in decoder["rows"]] == inputs[:3]
     assert decoder["target"]["input_tokens"] == inputs
     assert "input_tokens" not in decoder["source"]
 
 
-def test_only_what_is_asked_for_is_there(pair: TranslatedPair) -> None:
-    stepped = found(pair, AttentionKind.CROSS, 0)
-    assert {"vectors", "output"}.isdisjoint(reply(stepped))
-    assert "output" not in reply(stepped, "vectors")
-    assert "weight" not in reply(stepped, "output")["output"]
+def test_only_what_is_asked_for_is_there(pair: InspectedText) -> None:
+    step = pair, AttentionKind.CROSS, 0
+    assert {"vectors", "output"}.isdisjoint(reply(*step))
+    assert "output" not in reply(*step, "vectors")
+    assert "weight" not in reply(*step, "output")["output"]

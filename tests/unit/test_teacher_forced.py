@@ -348,7 +348,7 @@ def test_what_nobody_asks_about_is_not_computed(
 def test_a_job_that_cannot_be_computed_is_refused_at_once(family: Family) -> None:
     model = family.model()
     query = resolve_query(model.config, [CROSS])
-    with pytest.raises(AttentionQueryError, match="needs a target"):
+    with pytest.raises(AttentionQueryError, match="need a target"):
         TeacherForcedPass(model, [AttentionJob([5, 0], target, (query,)) for target in ([6], [])])
 
 

@@ -1,26 +1,14 @@
 """POST /attention, /attention/steps and /attention/knockout, Regard's own dialect."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api.attention.bodies import (
     MEDIA_TYPES,
-    bertviz_body,
+    bertviz_reply,
     choose_format,
-    json_body,
-    knockout_body,
     npz_bytes,
     safetensors_bytes,
-    steps_body,
-)
-from service.api.attention.response_schemas import (
-    AttentionResponse,
-    BertvizResponse,
-    KnockoutResponse,
-    StepsResponse,
 )
 from service.api.context import context_of, services_of
 from service.api.dialect import Dialect
@@ -30,8 +18,13 @@ from service.api.request.parameters import described
 from service.api.request.reading import read_parameters, unless_disconnected
 from service.api.responses import body_response
 from service.errors import RequestTooLargeError
-from service.tasks.attention.requests import AttentionRequest, Format, KnockoutBody, StepsRequest
-from service.tasks.attention.results import SequenceAttention
+from service.tasks.attention.replies import (
+    AttentionResponse,
+    BertvizResponse,
+    KnockoutResponse,
+    StepsResponse,
+)
+from service.tasks.attention.requests import AttentionRequest, KnockoutBody, StepsRequest
 from service.tasks.knockouts import compare
 from service.tasks.threads import run_sized
 
@@ -52,21 +45,13 @@ async def attention(request: Request) -> Response:
     context.num_inputs = len(body.texts)
     check_number(body.texts, services.settings.max_inputs)
     chosen = choose_format(body.format, request.headers.get("accept", ""))
-    items = await unless_disconnected(request, services.inspector.inspect(body, context))
+    reply = await unless_disconnected(request, services.inspector.inspect(body, context))
     with context.stage("serialize"):
-        written = json_body(context.model, items, body.decimals)
-        return await _response(written, items, chosen, context.deadline)
-
-
-async def _response(
-    body: dict[str, Any], items: Sequence[SequenceAttention], chosen: Format, deadline: float
-) -> Response:
-    if chosen in ("npz", "safetensors"):
-        write = npz_bytes if chosen == "npz" else safetensors_bytes
-        size = body["usage"]["attention_values"]
-        content = await run_sized(size, deadline, write, body, items)
-        return Response(content, media_type=MEDIA_TYPES[chosen])
-    return body_response(bertviz_body(items) if chosen == "bertviz" else body)
+        if chosen in ("npz", "safetensors"):
+            write = npz_bytes if chosen == "npz" else safetensors_bytes
+            content = await run_sized(reply.usage.attention_values, context.deadline, write, reply)
+            return Response(content, media_type=MEDIA_TYPES[chosen])
+        return body_response(bertviz_reply(reply.items) if chosen == "bertviz" else reply)
 
 
 @router.post("/attention/steps", **described(StepsRequest, StepsResponse))
@@ -77,7 +62,7 @@ async def steps(request: Request) -> Response:
     context.num_inputs = 1
     found = await unless_disconnected(request, services.inspector.trace(body, context))
     with context.stage("serialize"):
-        return body_response(steps_body(found, body.include))
+        return body_response(found)
 
 
 @router.post("/attention/knockout", **described(KnockoutBody, KnockoutResponse))
@@ -94,7 +79,7 @@ async def knockout(request: Request) -> Response:
         )
     found = await unless_disconnected(request, compare(services.inspector, body, context))
     with context.stage("serialize"):
-        return body_response(knockout_body(found))
+        return body_response(found)
 
 
 DIALECT = Dialect(

@@ -24,13 +24,13 @@ from service.tasks.attention.models import (
     find_embedder,
 )
 from service.tasks.attention.query import check_size, start_token, trace_query
+from service.tasks.attention.replies import AttentionResponse, AttentionUsage, StepsResponse
 from service.tasks.attention.requests import AttentionQuestion, AttentionRequest, StepsRequest
 from service.tasks.attention.results import (
     InspectedText,
     Queries,
-    SequenceAttention,
-    TraceResult,
     check_num_probabilities,
+    steps_of,
 )
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
@@ -54,7 +54,7 @@ class Inspector:
 
     async def inspect(
         self, request: AttentionRequest, context: RequestContext
-    ) -> list[SequenceAttention]:
+    ) -> AttentionResponse:
         model = await self._choose_model(request, request.texts[0], context)
         queries = model.queries(request)
         sources = await self._tokenize(request.texts, model, request.split, context)
@@ -66,9 +66,15 @@ class Inspector:
         size = sum(values.size for each in results for values in each.value[0].values())
         with context.stage("detokenize"):
             arguments = texts, results, model.start, request
-            return await run_sized(size, context.deadline, queries.assemble, *arguments)
+            items = await run_sized(size, context.deadline, queries.assemble, *arguments)
+        usage = AttentionUsage(
+            source_tokens=sum(text.lengths[0] for text in texts),
+            target_tokens=sum(text.lengths[1] for text in texts),
+            attention_values=sum(each.data.size for item in items for each in item.attentions),
+        )
+        return AttentionResponse(model=model.name, items=items, usage=usage)
 
-    async def trace(self, request: StepsRequest, context: RequestContext) -> TraceResult:
+    async def trace(self, request: StepsRequest, context: RequestContext) -> StepsResponse:
         model = await self._choose_model(request, request.text, context)
         # A wrong layer or head is refused before any text is tokenised.
         trace_query(model.config, request, 0, (1, int(request.has_target)))
@@ -76,7 +82,7 @@ class Inspector:
         query = trace_query(model.config, request, request.query, text.lengths)
         (result,) = await self._capture(model, [text], (query,), context)
         (trace,) = result.value
-        return TraceResult(model.name, query, text.source, text.target, model.start, trace)
+        return steps_of(model.name, text, model.start, query, trace, request.include)
 
     async def read_one(
         self, model: InspectedModel, text: str, target_text: str | None, context: RequestContext

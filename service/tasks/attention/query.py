@@ -1,9 +1,10 @@
 """Resolves the layers, heads and tokens of a request against the config of a model."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Literal, TypeVar
+from typing import Literal
 
 from model.config import ModelConfig
 from model.errors import AttentionQueryError
@@ -21,8 +22,6 @@ from model.inspection.query import (
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import InvalidRequestError, RequestTooLargeError
 from service.tasks.attention.requests import AttentionRequest, StepsRequest
-
-T = TypeVar("T")
 
 COMPUTED_PER_RETURNED = 8
 """Limit on the computed values of a request, as a multiple of the limit on returned values.
@@ -48,16 +47,24 @@ class Aligner:
     shift: int  # as in `service.tasks.alignment.alignment.align`
 
 
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Converts errors of the model package about a query to errors for the client."""
+    try:
+        yield
+    except AttentionQueryError as error:
+        raise InvalidRequestError(f"Invalid request: {error}") from None
+
+
+@refusing()
 def attention_query(config: InspectedConfig, request: AttentionRequest) -> AttentionQuery:
-    query = resolved(
-        lambda: resolve_query(
-            config,
-            list(map(AttentionKind, request.kinds)),
-            None if request.layers == "all" else request.layers,
-            None if request.heads == "all" else request.heads,
-            Reduction(request.reduce),
-            AttentionNorm(request.norm),
-        )
+    query = resolve_query(
+        config,
+        list(map(AttentionKind, request.kinds)),
+        None if request.layers == "all" else request.layers,
+        None if request.heads == "all" else request.heads,
+        Reduction(request.reduce),
+        AttentionNorm(request.norm),
     )
     if request.format == "bertviz":
         check_equal_layers({str(kind): len(layers) for kind, layers in query.layers.items()})
@@ -74,6 +81,7 @@ def check_equal_layers(num_layers: Mapping[str, int]) -> None:
         )
 
 
+@refusing()
 def aligner_of(
     config: ModelConfig,
     layer: int | None = None,
@@ -95,9 +103,7 @@ def aligner_of(
     if shift is None:
         shift = default_shift(config, layer)
     heads = None if head == "mean" else [head]
-    query = resolved(
-        lambda: resolve_query(config, [AttentionKind.CROSS], [layer], heads, Reduction.MEAN_HEADS)
-    )
+    query = resolve_query(config, [AttentionKind.CROSS], [layer], heads, Reduction.MEAN_HEADS)
     return Aligner(query, shift)
 
 
@@ -112,21 +118,14 @@ def default_shift(config: ModelConfig, layer: int) -> int:
     return int(layer % config.decoder_layers != config.alignment_layer)
 
 
+@refusing()
 def trace_query(
     config: InspectedConfig, request: StepsRequest, token: int, lengths: tuple[int, int]
 ) -> TraceQuery:
     """Returns the query of a request about a token; `lengths` count source and target tokens."""
     kind, has_states = AttentionKind(request.kind), "block" in request.include
     query = TraceQuery(kind, request.layer, request.head, token, has_states)
-    return resolved(lambda: resolve_trace(config, query, *lengths))
-
-
-def resolved(resolve: Callable[[], T]) -> T:
-    """Calls a function of the model package, and converts its error to an error for the client."""
-    try:
-        return resolve()
-    except AttentionQueryError as error:
-        raise InvalidRequestError(f"Invalid request: {error}") from None
+    return resolve_trace(config, query, *lengths)
 
 
 def check_size(

@@ -4,13 +4,12 @@ A worker computes the matrices and reduces them over heads and layers. This modu
 into words and keeps the largest values of each row. `service/api/attention` writes the results.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from model.inspection.query import (
     AttentionKind,
@@ -25,16 +24,25 @@ from model.inspection.results import AttentionTrace, TokenProbabilities
 from model.tokenization.tokenizer import Span, TokenizedText, Tokenizer
 from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
 from service.items import Result
-from service.tasks.alignment.alignment import (
-    Alignment,
-    align,
-    input_spans,
-    merge,
-    text_span,
-    word_spans,
-)
+from service.tasks.alignment.alignment import align, input_spans, merge, text_span, word_spans
 from service.tasks.attention.query import Aligner
-from service.tasks.attention.requests import AttentionRequest, ProbabilitiesQuestion
+from service.tasks.attention.replies import (
+    AttentionBody,
+    AttentionItemBody,
+    Labels,
+    LikeliestBody,
+    NamedBody,
+    ProbabilitiesBody,
+    StepsBlock,
+    StepsEmbedding,
+    StepsOutput,
+    StepsResponse,
+    StepsRow,
+    StepsToken,
+    StepsVectors,
+    TargetLabels,
+)
+from service.tasks.attention.requests import AttentionRequest, Include, ProbabilitiesQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +60,32 @@ class Scoring:
         named = tuple(_id_of(token, tokenizer) for token in question.tokens)
         return cls(ProbabilityQuery(question.top_k, named, first_id), tokenizer)
 
-    def read(self, found: TokenProbabilities, decimals: int | None) -> dict[str, Any]:
+    def read(self, found: TokenProbabilities, decimals: int | None) -> ProbabilitiesBody:
         """Returns the probabilities for a response, rounded to `decimals`.
 
-        A list of likeliest tokens has fewer than `top_k` if fewer have a probability above 0. JSON
-        has null in place of minus infinity.
+        A list of likeliest tokens has fewer than `top_k` if fewer have a probability above 0.
         """
         likeliest = [[i for i in row if i >= 0] for row in found.likeliest.tolist()]
         named = [*self.query.named]
-        return {
-            "num_candidates": found.num_candidates,
-            "log_probs": rounded(found.log_probs, decimals),
-            "ranks": found.ranks,
-            "entropies": rounded(found.entropies, decimals),
-            "is_candidate": found.is_candidate,
-            "likeliest": {
-                "tokens": list(map(self.tokenizer.pieces, likeliest)),
-                "ids": found.likeliest,
-                "log_probs": rounded(found.likeliest_log_probs, decimals),
-            },
-            "named": {
-                "tokens": self.tokenizer.pieces(named),
-                "ids": named,
-                "is_candidate": found.is_named_candidate,
-                "log_probs": rounded(found.named_log_probs, decimals),
-                "ranks": found.named_ranks,
-            },
-        }
+        return ProbabilitiesBody(
+            num_candidates=found.num_candidates,
+            log_probs=rounded(found.log_probs, decimals),
+            ranks=found.ranks,
+            entropies=rounded(found.entropies, decimals),
+            is_candidate=found.is_candidate,
+            likeliest=LikeliestBody(
+                tokens=list(map(self.tokenizer.pieces, likeliest)),
+                ids=found.likeliest,
+                log_probs=rounded(found.likeliest_log_probs, decimals),
+            ),
+            named=NamedBody(
+                tokens=self.tokenizer.pieces(named),
+                ids=named,
+                is_candidate=found.is_named_candidate,
+                log_probs=rounded(found.named_log_probs, decimals),
+                ranks=found.named_ranks,
+            ),
+        )
 
 
 def _id_of(token: str | int, tokenizer: Tokenizer) -> int:
@@ -113,7 +120,11 @@ def rounded(data: NDArray[np.float32], decimals: int | None) -> NDArray[np.float
     return np.round(data.astype(np.float64), decimals).astype(np.float32)
 
 
-HEADS = {
+def rounded_number(value: float, decimals: int | None) -> float:
+    return value if decimals is None else round(value, decimals)
+
+
+HEADS: dict[Reduction, Literal["mean", "max", "rollout"]] = {
     Reduction.MEAN_HEADS: "mean",
     Reduction.MEAN_LAYERS_HEADS: "mean",
     Reduction.MAX_HEADS: "max",
@@ -132,48 +143,6 @@ class InspectedText:
     @property
     def lengths(self) -> tuple[int, int]:
         return len(self.source.ids), len(self.target.ids) if self.target else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """The tokens or the words of the source or of the target."""
-
-    text: str
-    tokens: Annotated[
-        list[str],
-        Field(description="Tokens as the vocabulary spells them; with `level` `word`, words."),
-    ]
-    ids: Annotated[
-        list[int] | list[list[int]], Field(description="Id of each token, or ids of each word.")
-    ]
-    offsets: Annotated[
-        list[Span],
-        Field(
-            description="[start, end) of each token or word in `text`, in code points. White space "
-            "around a token or word is excluded."
-        ),
-    ]
-    special: Annotated[
-        list[bool], Field(description="True for tokens that are not text, such as EOS.")
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class TargetLabels(Labels):
-    """The tokens or the words of the target.
-
-    Row t of cross-attention belongs to the decode step that reads entry t of `input_tokens` and
-    predicts entry t of `tokens`.
-    """
-
-    input_tokens: Annotated[
-        list[str],
-        Field(
-            description="Tokens that the decoder reads, beginning with its start token. If the "
-            "first string is empty, the model has no start token, and its decoder begins with a "
-            "vector of zeros."
-        ),
-    ]
 
 
 def token_labels(side: TokenizedText) -> Labels:
@@ -199,54 +168,6 @@ def with_inputs(labels: Labels, start: str) -> TargetLabels:
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
-    """The attention of one kind in one sentence, as a query has selected it."""
-
-    kind: AttentionKind
-    query: AttentionQuery
-    data: NDArray[np.float32]  # (layers, heads, rows, columns); a reduced dimension has size 1
-    # Column of each value if `data` has only the largest values of each row.
-    indices: NDArray[np.int32] | None = None
-
-    @property
-    def heads(self) -> list[int] | str:
-        if self.query.norm.merges_heads and self.query.reduce is not Reduction.ROLLOUT:
-            return "all"
-        return HEADS.get(self.query.reduce, list(self.query.heads))
-
-
-@dataclass(slots=True)
-class SequenceAttention:
-    """The attention of one text, and its alignment with a translation.
-
-    A text that is embedded has no target and no alignment. The alignment gives each word as a span
-    of token indices, and the probabilities are those of tokens, even if the labels are words.
-    """
-
-    source: Labels
-    target: TargetLabels | None
-    attentions: list[Attention]
-    alignment: Alignment | None = None
-    detachment: float | None = None
-    probabilities: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TraceResult:
-    """The attention of one token in one head, step by step.
-
-    `start` is the spelling of the decoder's start token; "" if the model has no start token.
-    """
-
-    model: str
-    query: TraceQuery
-    source: TokenizedText
-    target: TokenizedText | None
-    start: str
-    trace: AttentionTrace
-
-
-@dataclass(frozen=True, slots=True)
 class Queries:
     """The queries of a request; only `attention` is present for texts that are embedded."""
 
@@ -269,19 +190,21 @@ class Queries:
         results: Sequence[Result],
         start: str,
         request: AttentionRequest,
-    ) -> list[SequenceAttention]:
+    ) -> list[AttentionItemBody]:
         items = []
         for text, result in zip(texts, results, strict=True):
             maps, *others = result.value
-            found = [Attention(kind, self.attention, values) for kind, values in maps.items()]
-            item = sequence_attention(text, start, found, request)
+            item = attention_item(text, start, maps, self.attention, request)
             if self.aligner is not None and text.target is not None:
                 cross, shift = weights_of(others.pop(0)), self.aligner.shift
-                item.alignment = align(cross, text.source, text.target, shift)
+                found = align(cross, text.source, text.target, shift)
+                pairs = [(s, t, rounded_number(w, request.decimals)) for s, t, w in found.pairs]
+                item.alignment = replace(found, pairs=pairs)
             if self.scoring is not None:
                 item.probabilities = self.scoring.read(others.pop(0), request.decimals)
             if self.detaching is not None:
-                item.detachment = detachment(weights_of(others.pop(0)))
+                score = detachment(weights_of(others.pop(0)))
+                item.detachment = rounded_number(score, request.decimals)
             items.append(item)
         return items
 
@@ -307,35 +230,59 @@ def detachment(weights: NDArray[np.float32]) -> float:
     return float(np.abs(received - 1 / len(received)).sum() / 2)
 
 
-def sequence_attention(
-    text: InspectedText, start: str, attentions: Sequence[Attention], request: AttentionRequest
-) -> SequenceAttention:
+def attention_item(
+    text: InspectedText,
+    start: str,
+    maps: AttentionMaps,
+    query: AttentionQuery,
+    request: AttentionRequest,
+) -> AttentionItemBody:
     """Returns the attention of a text in the `level`, `top_k` and `decimals` of a request.
 
-    Each of `attentions` is between tokens: (layers, heads, T or S, T or S). `start` is the spelling
-    of the decoder's start token; "" if the model has no start token.
+    The maps are between tokens: (layers, heads, T or S, T or S). `start` is the spelling of the
+    decoder's start token; "" if the model has no start token.
     """
     source, target = text.source, text.target
     labels, target_labels = token_labels(source), None if target is None else token_labels(target)
     if request.level == "word":
         words, target_words = word_spans(source), [] if target is None else word_spans(target)
         spans = {
-            "encoder": (words, words),
-            "decoder": (target_words, input_spans(target_words)),
-            "cross": (target_words, words),
+            AttentionKind.ENCODER: (words, words),
+            AttentionKind.DECODER: (target_words, input_spans(target_words)),
+            AttentionKind.CROSS: (target_words, words),
         }
-        attentions = [replace(a, data=merge(a.data, *spans[a.kind])) for a in attentions]
+        maps = {kind: merge(data, *spans[kind]) for kind, data in maps.items()}
         labels = word_labels(source, words)
         target_labels = None if target is None else word_labels(target, target_words)
-    read = None if target_labels is None else with_inputs(target_labels, start)
-    return SequenceAttention(labels, read, [_cut(a, request) for a in attentions])
+    attentions = [_attention(kind, data, query, request) for kind, data in maps.items()]
+    item = AttentionItemBody(source=labels, attentions=attentions)
+    if target_labels is not None:
+        item.target = with_inputs(target_labels, start)
+    return item
 
 
-def _cut(attention: Attention, request: AttentionRequest) -> Attention:
-    data, indices = attention.data, attention.indices
+def _attention(
+    kind: AttentionKind,
+    data: NDArray[np.float32],
+    query: AttentionQuery,
+    request: AttentionRequest,
+) -> AttentionBody:
+    indices = None
     if request.top_k is not None:
         data, indices = largest(data, request.top_k)
-    return replace(attention, data=rounded(data, request.decimals), indices=indices)
+    is_merged = query.norm.merges_heads and query.reduce is not Reduction.ROLLOUT
+    found = AttentionBody(
+        kind=kind,
+        layers=[*query.layers[kind]],
+        heads="all" if is_merged else HEADS.get(query.reduce, [*query.heads]),
+        reduce=query.reduce,
+        norm=query.norm,
+        shape=data.shape,
+        data=rounded(data, request.decimals),
+    )
+    if indices is not None:
+        found.indices = indices
+    return found
 
 
 def largest(data: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
@@ -345,3 +292,84 @@ def largest(data: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32],
     """
     order = np.argsort(-data, axis=-1, kind="stable")[..., :count]
     return np.take_along_axis(data, order, axis=-1), order.astype(np.int32)
+
+
+SHOWN_VALUES = 8
+"""Number of leading values of weight × v that each row of a steps response contains."""
+
+
+def steps_of(
+    model: str,
+    text: InspectedText,
+    start: str,
+    query: TraceQuery,
+    trace: AttentionTrace,
+    include: Collection[Include],
+) -> StepsResponse:
+    source = token_labels(text.source)
+    target = None if text.target is None else with_inputs(token_labels(text.target), start)
+    inputs = [] if target is None else target.input_tokens
+    is_encoder = query.kind is AttentionKind.ENCODER
+    found = StepsResponse(
+        model=model,
+        kind=query.kind,
+        layer=query.layer,
+        head=query.head,
+        head_dim=len(trace.query),
+        scale=trace.scale,
+        source=source,
+        query=StepsToken(
+            index=query.query,
+            token=(source.tokens if is_encoder else inputs)[query.query],
+            predicted=None if target is None or is_encoder else target.tokens[query.query],
+        ),
+        rows=_rows(trace, inputs if query.kind is AttentionKind.DECODER else source.tokens),
+        z=trace.z,
+    )
+    if target is not None:
+        found.target = target
+    if "vectors" in include:
+        found.vectors = StepsVectors(q=trace.query, k=trace.key, v=trace.value)
+    if "output" in include or "output_weight" in include:
+        found.output = StepsOutput(
+            concatenated=trace.concatenated, bias=trace.output_bias, result=trace.result
+        )
+        if "output_weight" in include:
+            found.output.weight = trace.output_weight
+    if (states := trace.states) is not None:
+        found.block = StepsBlock(
+            embedding=StepsEmbedding(
+                token=states.token, position=states.position, sum=states.embedded
+            ),
+            input=states.input,
+            attention=states.attention,
+            attended=states.attended,
+            feed_forward=states.feed_forward,
+            output=states.output,
+        )
+    return found
+
+
+def _rows(trace: AttentionTrace, tokens: list[str]) -> list[StepsRow]:
+    norms = np.linalg.norm(trace.weighted.astype(np.float64), axis=-1).astype(np.float32)
+    columns = zip(trace.scores, trace.scaled, trace.weights, norms, trace.weighted, strict=True)
+    rows = []
+    for key, (score, scaled, weight, norm, weighted) in enumerate(columns):
+        row = StepsRow(
+            key=key,
+            token=tokens[key],
+            score=shortest(score),
+            scaled=shortest(scaled),
+            weight=shortest(weight),
+            value_norm=shortest(norm),
+            value=weighted[:SHOWN_VALUES],
+        )
+        if trace.bias is not None:
+            row.bias = shortest(trace.bias[key])
+        rows.append(row)
+    return rows
+
+
+def shortest(value: np.float32) -> float:
+    """Returns the shortest decimal number that rounds to `value` in float32."""
+    return float(str(value))

@@ -1,30 +1,100 @@
-"""Schemas of the responses of /attention, /attention/steps and /attention/knockout."""
+"""Defines the replies of /attention, /attention/steps and /attention/knockout.
 
-from typing import Literal
+A reply has only the fields that are set. Its arrays become lists in JSON.
+"""
 
-from pydantic import BaseModel, Field
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field, GetPydanticSchema
+from pydantic_core import core_schema
+
+from model.inspection.query import AttentionKind, AttentionNorm, Reduction
+from model.tokenization.tokenizer import Span
 from service.tasks.alignment.alignment import Alignment
-from service.tasks.attention.requests import Kind, Norm, Reduce
-from service.tasks.attention.results import Labels, TargetLabels
+
+
+def lists(kind: Any) -> GetPydanticSchema:
+    """Describes an array as the type that it has in JSON, such as `list[float]`."""
+    array = core_schema.is_instance_schema(np.ndarray)
+    return GetPydanticSchema(
+        lambda _, handler: core_schema.json_or_python_schema(handler(kind), array)
+    )
+
+
+Floats = Annotated[NDArray[np.float32], lists(list[float])]
+Matrix = Annotated[NDArray[np.float32], lists(list[list[float]])]
+Maps = Annotated[NDArray[np.float32], lists(list[list[list[list[float]]]])]
+Layers = Annotated[NDArray[np.float32], lists(list[list[list[list[list[float]]]]])]
+LogProbs = Annotated[NDArray[np.float32], lists(list[float | None])]
+"""Logarithms of probabilities, in JSON null if a probability is 0."""
+ManyLogProbs = Annotated[NDArray[np.float32], lists(list[list[float | None]])]
+Flags = Annotated[NDArray[np.bool_], lists(list[bool])]
+Integers = Annotated[NDArray[np.int64], lists(list[int])]
+ManyIntegers = Annotated[NDArray[np.int64], lists(list[list[int]])]
+Columns = Annotated[NDArray[np.int32], lists(list[list[list[list[int]]]])]
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The tokens or the words of the source or of the target."""
+
+    text: str
+    tokens: Annotated[
+        list[str],
+        Field(description="Tokens as the vocabulary spells them; with `level` `word`, words."),
+    ]
+    ids: Annotated[
+        list[int] | list[list[int]], Field(description="Id of each token, or ids of each word.")
+    ]
+    offsets: Annotated[
+        list[Span],
+        Field(
+            description="[start, end) of each token or word in `text`, in code points. White space "
+            "around a token or word is excluded."
+        ),
+    ]
+    special: Annotated[
+        list[bool], Field(description="True for tokens that are not text, such as EOS.")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLabels(Labels):
+    """The tokens or the words of the target.
+
+    Row t of cross-attention belongs to the decode step that reads entry t of `input_tokens` and
+    predicts entry t of `tokens`.
+    """
+
+    input_tokens: Annotated[
+        list[str],
+        Field(
+            description="Tokens that the decoder reads, beginning with its start token. If the "
+            "first string is empty, the model has no start token, and its decoder begins with a "
+            "vector of zeros."
+        ),
+    ]
 
 
 class AttentionBody(BaseModel):
     """Attention of one kind."""
 
-    kind: Kind
+    kind: AttentionKind
     layers: list[int] = Field(description="Indices of the layers, from 0.")
     heads: list[int] | Literal["mean", "max", "rollout", "all"]
-    reduce: Reduce
-    norm: Norm
+    reduce: Reduction
+    norm: AttentionNorm
     shape: tuple[int, int, int, int] = Field(description="Shape of `data`.")
-    data: list[list[list[list[float]]]] = Field(
+    data: Maps = Field(
         description="[layer][head][row][column]; a reduced dimension has size 1. Rows are source "
         "tokens for `encoder`, and target tokens for `decoder` and `cross`. Columns are source "
         "tokens; for `decoder` they are the decoder's input tokens."
     )
-    indices: list[list[list[list[int]]]] | None = Field(
-        None, description="With `top_k`: the column of each value."
+    indices: Columns | None = Field(
+        default=None, description="With `top_k`: the column of each value."
     )
 
 
@@ -34,11 +104,11 @@ class LikeliestBody(BaseModel):
     tokens: list[list[str]] = Field(
         description="A list is shorter than `top_k` if fewer tokens have a probability above 0."
     )
-    ids: list[list[int]] = Field(
+    ids: ManyIntegers = Field(
         description="Ids of `tokens`. If fewer than `top_k` tokens have a probability above 0, -1 "
         "fills the rest of the list."
     )
-    log_probs: list[list[float | None]] = Field(description="null if the probability is 0.")
+    log_probs: ManyLogProbs = Field(description="null if the probability is 0.")
 
 
 class NamedBody(BaseModel):
@@ -46,9 +116,9 @@ class NamedBody(BaseModel):
 
     tokens: list[str]
     ids: list[int]
-    is_candidate: list[bool]
-    log_probs: list[list[float | None]] = Field(description="null if the probability is 0.")
-    ranks: list[list[int]] = Field(
+    is_candidate: Flags
+    log_probs: ManyLogProbs = Field(description="null if the probability is 0.")
+    ranks: ManyIntegers = Field(
         description="1 plus the number of candidates with a larger probability."
     )
 
@@ -62,13 +132,13 @@ class ProbabilitiesBody(BaseModel):
     """
 
     num_candidates: int = Field(description="Number of candidates.")
-    log_probs: list[float | None] = Field(description="Log-probability of each target token.")
-    ranks: list[int] = Field(
+    log_probs: LogProbs = Field(description="Log-probability of each target token.")
+    ranks: Integers = Field(
         description="Rank of each target token: 1 plus the number of candidates with a larger "
         "probability."
     )
-    entropies: list[float] = Field(description="Entropy at each position, in nats.")
-    is_candidate: list[bool] = Field(description="Whether each target token is a candidate.")
+    entropies: Floats = Field(description="Entropy at each position, in nats.")
+    is_candidate: Flags = Field(description="Whether each target token is a candidate.")
     likeliest: LikeliestBody
     named: NamedBody
 
@@ -80,18 +150,18 @@ class AttentionItemBody(BaseModel):
     """
 
     source: Labels
-    target: TargetLabels | None = Field(None, description="Absent with task `embed`.")
+    target: TargetLabels | None = Field(default=None, description="Absent with task `embed`.")
     attentions: list[AttentionBody]
-    alignment: Alignment | None = Field(None, description="Absent with task `embed`.")
+    alignment: Alignment | None = Field(default=None, description="Absent with task `embed`.")
     detachment: float | None = Field(
-        None,
+        default=None,
         description="Distance, from 0 to 1, between two distributions over the source tokens: the "
         "mean attention of all target tokens, and the uniform distribution. A high value is a sign "
         "of a translation that does not follow its source. Absent unless the request has "
         "`detachment`.",
     )
     probabilities: ProbabilitiesBody | None = Field(
-        None, description="Absent unless the request has `probabilities`."
+        default=None, description="Absent unless the request has `probabilities`."
     )
 
 
@@ -117,11 +187,9 @@ class BertvizItem(BaseModel):
     The client must convert each layer to a tensor.
     """
 
-    encoder_attention: list[list[list[list[list[float]]]]] | None = Field(
-        description="[layer][0][head][row][column]"
-    )
-    decoder_attention: list[list[list[list[list[float]]]]] | None
-    cross_attention: list[list[list[list[list[float]]]]] | None
+    encoder_attention: Layers | None = Field(description="[layer][0][head][row][column]")
+    decoder_attention: Layers | None
+    cross_attention: Layers | None
     encoder_tokens: list[str]
     decoder_tokens: list[str] | None = Field(
         description="The decoder's input tokens if self-attention of the decoder was requested; "
@@ -157,21 +225,21 @@ class StepsRow(BaseModel):
     score: float = Field(description="q · k")
     scaled: float = Field(description="score × scale")
     bias: float | None = Field(
-        None,
+        default=None,
         description="Bias for the distance between the attending token and this token (MPNet, "
         "ModernBERT). -1e9 means that the layer does not attend to this token.",
     )
     weight: float = Field(description="Softmax of `scaled` + `bias` over all rows.")
     value_norm: float = Field(description="Norm of weight × v.")
-    value: list[float] = Field(description="First 8 numbers of weight × v.")
+    value: Floats = Field(description="First 8 numbers of weight × v.")
 
 
 class StepsVectors(BaseModel):
     """The query, the keys and the values of the head, if `include` contains `vectors`."""
 
-    q: list[float]
-    k: list[list[float]]
-    v: list[list[float]]
+    q: Floats
+    k: Matrix
+    v: Matrix
 
 
 class StepsOutput(BaseModel):
@@ -181,56 +249,54 @@ class StepsOutput(BaseModel):
     vector b_O.
     """
 
-    concatenated: list[float] = Field(description="Vectors z of all heads for this query, joined.")
-    bias: list[float]
-    result: list[float]
-    weight: list[list[float]] | None = Field(
-        None, description="W_O, if `include` contains `output_weight`."
+    concatenated: Floats = Field(description="Vectors z of all heads for this query, joined.")
+    bias: Floats
+    result: Floats
+    weight: Matrix | None = Field(
+        default=None, description="W_O, if `include` contains `output_weight`."
     )
 
 
 class StepsEmbedding(BaseModel):
     """The vectors of the token before the first layer."""
 
-    token: list[float]
-    position: list[float] | None = Field(
+    token: Floats
+    position: Floats | None = Field(
         description="Vector of the position; null if the model adds no such vector."
     )
-    sum: list[float] = Field(
-        description="Input of the first layer: the sum, normalised in some models."
-    )
+    sum: Floats = Field(description="Input of the first layer: the sum, normalised in some models.")
 
 
 class StepsBlock(BaseModel):
     """The vectors of the token in the layer, if `include` contains `block`."""
 
     embedding: StepsEmbedding
-    input: list[float] = Field(description="Vector before the attention sublayer.")
-    attention: list[float] = Field(
+    input: Floats = Field(description="Vector before the attention sublayer.")
+    attention: Floats = Field(
         description="Output of the attention sublayer: all heads times W_O, plus b_O."
     )
-    attended: list[float] = Field(description="input + attention, normalised in a post-norm model.")
-    feed_forward: list[float] | None = Field(
+    attended: Floats = Field(description="input + attention, normalised in a post-norm model.")
+    feed_forward: Floats | None = Field(
         description="Output of the feed-forward sublayer. Null for the decoder's self-attention, "
         "because the next sublayer is cross-attention."
     )
-    output: list[float] = Field(description="Output of the layer.")
+    output: Floats = Field(description="Output of the layer.")
 
 
 class StepsResponse(BaseModel):
     """Attention of one token in one head, step by step."""
 
     model: str
-    kind: Kind
+    kind: AttentionKind
     layer: int
     head: int
     head_dim: int
     scale: float = Field(description="1 / sqrt(head_dim)")
     source: Labels
-    target: TargetLabels | None = Field(None, description="Absent with task `embed`.")
+    target: TargetLabels | None = Field(default=None, description="Absent with task `embed`.")
     query: StepsToken
     rows: list[StepsRow]
-    z: list[float] = Field(description="Sum of weight × v over all rows.")
+    z: Floats = Field(description="Sum of weight × v over all rows.")
     vectors: StepsVectors | None = None
     output: StepsOutput | None = None
     block: StepsBlock | None = None
@@ -250,13 +316,13 @@ class NewTranslation(BaseModel):
 class KnockoutEffectBody(BaseModel):
     """The changes that one knock-out causes."""
 
-    log_probs: list[float | None] = Field(description="Log-probability of each target token.")
-    changes: list[float | None] = Field(
+    log_probs: LogProbs = Field(description="Log-probability of each target token.")
+    changes: LogProbs = Field(
         description="Log-probabilities with this knock-out minus those without any knock-out."
     )
     total_change: float | None = Field(description="Sum of `changes`.")
     translation: NewTranslation | None = Field(
-        None, description="Absent unless the request has `translate`."
+        default=None, description="Absent unless the request has `translate`."
     )
 
 
@@ -272,7 +338,7 @@ class KnockoutResponse(BaseModel):
         description="[first, end) of each source word, in tokens."
     )
     target: TargetLabels
-    log_probs: list[float | None] = Field(
+    log_probs: LogProbs = Field(
         description="Log-probability of each target token if nothing is switched off."
     )
     knockouts: list[KnockoutEffectBody] = Field(description="In the order of the request.")
