@@ -33,7 +33,7 @@ from model.checkpoints.families.sentence_transformers import (
     load_tokenizer,
 )
 from model.checkpoints.load import ModelFiles, Vocabularies, load_vocabularies
-from model.checkpoints.quantize import quantize_floats
+from model.checkpoints.weights import quantize_floats
 from model.encoding.embedding import EmbeddingJob, embed
 from model.engine.engine import Engine
 from model.precision import select_device

@@ -19,7 +19,7 @@ from model.backends.encoder_batch import encode_padded, run_whole
 from model.backends.native.library import address, check, int32
 from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
-from model.checkpoints.quantize import quantize_floats
+from model.checkpoints.weights import quantize_floats
 from model.config import DecoderKind, ModelConfig, NormPosition
 from model.engine.engine import Engine
 from model.layers.attention import attention_weights

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from model.architectures.stack import TextEncoder
 from model.checkpoints.families.text_encoders import FAMILIES, read_config
-from model.checkpoints.names import Source, name_pairs
+from model.checkpoints.names import Source, pairs_of
 
 WORDS = "[PAD] [CLS] [SEP] [UNK] un ##believ ##able hello world a b c . query :".split()
 OPTIONS: dict[str, Any] = {
@@ -43,7 +43,7 @@ def tensors(options: dict[str, Any], seed: int = 3) -> dict[str, torch.Tensor]:
     encoder = TextEncoder(config)
     shapes = {name: p.shape for name, p in encoder.named_parameters()}
     parts: dict[str, list[torch.Tensor]] = {}
-    for parameter, source in name_pairs(FAMILIES[options["model_type"]], encoder):
+    for parameter, source in pairs_of(encoder, FAMILIES[options["model_type"]].names):
         values = torch.randn(shapes[parameter], generator=generator) * 0.3
         parts.setdefault(Source.of(source).tensor, []).append(values)
     return {tensor: torch.cat(each) for tensor, each in parts.items()}

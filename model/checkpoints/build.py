@@ -1,13 +1,9 @@
 """Builds a translation model, filled with its weights, and the engine that runs it."""
 
 import logging
-from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,13 +15,11 @@ from model.backends.cuda.runner import CudaRunner, fitting_rows
 from model.backends.native.library import can_serve, select_native_precision
 from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
-from model.checkpoints.families import ctranslate2, hf_config, hf_weights, marian, t5
-from model.checkpoints.families.ctranslate2_folder import read_options
-from model.checkpoints.families.multilingual_folder import is_t5_folder
+from model.checkpoints.families import ctranslate2, hf_config, marian
 from model.checkpoints.families.opus_folder import read_target_ids
 from model.checkpoints.formats.ctranslate2 import CTranslate2File
 from model.checkpoints.formats.marian_bin import MarianFile, MarianNpz
-from model.checkpoints.formats.tensors import read_tensors
+from model.checkpoints.formats.tensors import merge_copies, read_tensors
 from model.checkpoints.load import (
     NPZ,
     Format,
@@ -34,7 +28,13 @@ from model.checkpoints.load import (
     check_vocabularies,
     load_vocabularies,
 )
-from model.checkpoints.quantize import SAMPLES, all_samples, quantize_floats
+from model.checkpoints.weights import (
+    SAMPLES,
+    Checkpoint,
+    all_samples,
+    load_weights,
+    quantize_floats,
+)
 from model.config import ModelConfig
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
@@ -43,7 +43,7 @@ from model.inspection.query import AttentionJob, ProbabilityQuery
 from model.inspection.results import TokenProbabilities
 from model.precision import Precision, select_precision
 from model.sequence import EngineLimits, Sequence
-from model.tokenization.tokenizer import MappedTokenizer
+from model.tokenization.tokenizer import MappedTokenizer, Tokenizer
 
 logger = logging.getLogger("regard.models")
 
@@ -58,69 +58,72 @@ MAX_TOKENS = 48
 """Largest number of tokens of a sample, so that samples do not slow loading."""
 
 
-class ForcedPair(NamedTuple):
-    source: list[int]
-    target: list[int]
-    log_probs: NDArray[np.float32]
+LogProbs = NDArray[np.float32]
 
 
 def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDecoder:
     """Raises CheckpointError for unusable files, and DeviceError for an unusable precision."""
     vocabularies = load_vocabularies(files)
-    config, load, is_quantized = READERS[files.format](files, vocabularies)
-    check_vocabularies(config, vocabularies, files)
-    if files.tokens is not None:
-        config = replace(config, forces_first=files.tokens.begins_target)
-    precision = select_native_precision(config, dtype, device)
-    if is_quantized and precision is Precision.INT8:
-        return load(config, is_quantized=True)
-    model = load(config)
+    found = read_checkpoint(files, vocabularies)
+    precision = select_native_precision(found.config, dtype, device)
+    if found.integers is not None and precision is Precision.INT8:
+        return load_weights(found, is_quantized=True)
+    model = load_weights(found)
+    del found  # only the model holds its tensors
     if precision is Precision.INT8 or (precision is Precision.FLOAT16 and dtype == "auto"):
-        pairs = forced_pairs(model, files, vocabularies) if dtype == "auto" else []
+        samples = translate_samples(model, files, vocabularies) if dtype == "auto" else []
+        exact = log_probs(model, samples) if samples else []
         if precision is Precision.INT8:
             quantize_floats(model)
         model = model.to(device, precision.dtype)
         model.precision = precision
-        if _is_faithful(model, pairs, files.name):
+        if not samples or _is_faithful(exact, log_probs(model, samples), files.name, precision):
             return model
         del model  # frees its memory for the second model
         is_half = precision is Precision.FLOAT16
         precision = Precision.FLOAT32 if is_half else select_precision(dtype, device)
-        model = load(config)
+        model = load_weights(read_checkpoint(files, vocabularies))
     model.precision = precision
     return model.to(device, precision.dtype)
 
 
-Read = tuple[ModelConfig, Callable[..., EncoderDecoder], bool]
-"""A config, a function that loads the weights for it, and whether the file has int8 weights."""
+def read_checkpoint(files: ModelFiles, vocabularies: Vocabularies) -> Checkpoint:
+    found = READERS[files.format](files, vocabularies.target)
+    check_vocabularies(found.config, vocabularies, files)
+    forces_first = files.tokens is not None and files.tokens.begins_target
+    return replace(found, config=replace(found.config, forces_first=forces_first))
 
 
-def _read_marian(files: ModelFiles, vocabularies: Vocabularies) -> Read:
+def _read_marian(files: ModelFiles, target: Tokenizer) -> Checkpoint:
     file = (MarianNpz if files.weights.suffix == NPZ else MarianFile)(files.weights)
-    tokenizer = vocabularies.target
-    config = marian.read_config(file, files.max_length_factor, tokenizer.eos_id, tokenizer.unk_id)
-    return config, partial(marian.load_weights, file), file.is_quantized
+    return marian.read_checkpoint(file, files.max_length_factor, target.eos_id, target.unk_id)
 
 
-def _read_hugging_face(files: ModelFiles, vocabularies: Vocabularies) -> Read:
+def _read_ctranslate2(files: ModelFiles, target: Tokenizer) -> Checkpoint:
+    assert isinstance(target, MappedTokenizer)
+    return ctranslate2.read_checkpoint(CTranslate2File(files.weights), target)
+
+
+def _read_hugging_face(files: ModelFiles, target: Tokenizer) -> Checkpoint:
+    return read_hugging_face(files.weights, files.num_bytes, target.unk_id)
+
+
+def read_hugging_face(weights: Path, num_bytes: int, unk_id: int) -> Checkpoint:
     try:
-        unk_id = vocabularies.target.unk_id
-        config = family_of(files.folder).read_config(files.folder, files.num_bytes, unk_id)
+        config = hf_config.read_config(weights.parent, num_bytes, unk_id)
     except UnsupportedModelError:
         # A truncated file is too small for the sizes in its config, so the config is refused. In
         # that case, `read_tensors` raises an error that names the damaged file.
-        read_tensors(files.weights)
+        read_tensors(weights)
         raise
-    return config, partial(hf_weights.load_weights, files.weights), False
-
-
-def _read_ctranslate2(files: ModelFiles, vocabularies: Vocabularies) -> Read:
-    file = CTranslate2File(files.weights)
-    target = vocabularies.target
-    assert isinstance(target, MappedTokenizer)
-    config = ctranslate2.read_config(file, read_options(file), target)
-    is_quantized = file.is_int8("encoder/layer_0/ffn/linear_0/weight")
-    return config, partial(ctranslate2.load_weights, file), is_quantized
+    arrays = merge_copies(read_tensors(weights), hf_config.copies_of(config), weights)
+    if config.block is not None:  # T5, where the output layer may have the shared matrix
+        output = arrays.get(hf_config.OUTPUT)
+        if output is not None and np.array_equal(output, arrays.get(hf_config.T5_SHARED, [])):
+            del arrays[hf_config.OUTPUT]
+        config = replace(config, tied_output=hf_config.OUTPUT not in arrays)
+    names = hf_config.names_of(config)
+    return Checkpoint(config, str(weights), arrays, names, hf_config.IGNORED)
 
 
 READERS = {
@@ -130,19 +133,16 @@ READERS = {
 }
 
 
-def family_of(folder: Path) -> ModuleType:
-    """Returns the module with `read_config` for a Hugging Face folder."""
-    return t5 if is_t5_folder(folder) else hf_config
-
-
-def _is_faithful(model: EncoderDecoder, pairs: SequenceOf[ForcedPair], name: str) -> bool:
-    change = mean_change(model, pairs) if pairs else 0.0
+def _is_faithful(
+    exact: SequenceOf[LogProbs], found: SequenceOf[LogProbs], name: str, precision: Precision
+) -> bool:
+    change = mean_change(exact, found)
     if change <= MAX_CHANGE:
         return True
     logger.warning(
         "%s: %s changes the log-probabilities of sample translations by %.3f on average, more "
         "than %.3f, so it is not used; set REGARD_DTYPE=%s to use it nevertheless",
-        *(name, model.precision, change, MAX_CHANGE, model.precision),
+        *(name, precision, change, MAX_CHANGE, precision),
     )
     return False
 
@@ -194,10 +194,10 @@ def new_engine(
     return Engine(TorchRunner(model, limits, shortlist), limits)
 
 
-def forced_pairs(
+def translate_samples(
     model: EncoderDecoder, files: ModelFiles, vocabularies: Vocabularies
-) -> list[ForcedPair]:
-    """Returns the samples of the source language, or else all, with their float32 translations."""
+) -> list[tuple[list[int], list[int]]]:
+    """Returns the ids of samples of the source language, or else of all, and of translations."""
     language = next((code for code in SAMPLES if code in files.sources), files.sources[0])
     if files.tokens is not None and not files.source:
         target = next((code for code in files.targets if code != language), language)
@@ -212,20 +212,12 @@ def forced_pairs(
     targets: dict[int, list[int]] = {}
     while engine.num_rows:
         targets |= {done.id: done.hypotheses[0].tokens for done in engine.step()}
-    pairs = [(source, targets[i]) for i, source in enumerate(sources)]
-    found = log_probs(model, pairs)
-    return [ForcedPair(*pair, each) for pair, each in zip(pairs, found, strict=True)]
-
-
-def mean_change(model: EncoderDecoder, pairs: SequenceOf[ForcedPair]) -> float:
-    found = log_probs(model, [(pair.source, pair.target) for pair in pairs])
-    wanted = [pair.log_probs for pair in pairs]
-    return float(np.abs(np.concatenate(found) - np.concatenate(wanted)).mean())
+    return [(source, targets[i]) for i, source in enumerate(sources)]
 
 
 def log_probs(
     model: EncoderDecoder, pairs: SequenceOf[tuple[list[int], list[int]]]
-) -> list[NDArray[np.float32]]:
+) -> list[LogProbs]:
     jobs = [AttentionJob(*pair, (ProbabilityQuery(top=0),)) for pair in pairs]
     whole = TeacherForcedPass(model, jobs)
     while whole.advance():
@@ -233,3 +225,7 @@ def log_probs(
     return [
         found.log_probs for (found,) in whole.results() if isinstance(found, TokenProbabilities)
     ]
+
+
+def mean_change(exact: SequenceOf[LogProbs], found: SequenceOf[LogProbs]) -> float:
+    return float(np.abs(np.concatenate(found) - np.concatenate(exact)).mean())

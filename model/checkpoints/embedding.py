@@ -1,7 +1,10 @@
 """Builds an embedding model or a cross-encoder, filled with its weights, from its files."""
 
+import ctypes
 import logging
+import mmap
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from model.backends.native.library import can_serve, is_supported, select_native_precision
 from model.backends.native.text_runner import NativeTextEncoder
@@ -25,10 +29,10 @@ from model.checkpoints.families.sentence_transformers import (
     read_config,
 )
 from model.checkpoints.families.text_encoders import MASKED_HEADS, family_of
-from model.checkpoints.formats.files import find_weights, forget_pages, read_options, weight_files
+from model.checkpoints.formats.files import Arrays, find_weights, read_options
 from model.checkpoints.formats.tensors import read_tensors
-from model.checkpoints.names import fill, fill_encoder, name_pairs, normal_names
-from model.checkpoints.quantize import DEGENERATE, all_samples
+from model.checkpoints.names import fill, normal_names, pairs_of
+from model.checkpoints.weights import DEGENERATE, all_samples
 from model.config import EmbeddingConfig
 from model.encoding.embedding import (
     Dense,
@@ -40,12 +44,9 @@ from model.encoding.embedding import (
     on_device,
 )
 from model.precision import Precision, select_precision
-from model.quantization.asymmetric import quantize, restore
+from model.quantization.asymmetric import Replaced, quantize, restore
 
 NOTHING = re.compile(r"(?!)")
-UNUSED = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^lm_head\.")
-"""Matches what a cross-encoder need not use: two constants, and heads for other tasks."""
-
 TOKENS = "embeddings.word_embeddings.weight"
 TYPES = "embeddings.token_type_embeddings.weight"
 
@@ -66,17 +67,15 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
 
     The encoder is in the selected precision, and the modules after it are in float32. If `dtype` is
     `auto`, int8 or float16 is used only if it hardly changes the vectors of sample texts; see
-    `MIN_COSINE` and `MIN_DEGENERATE_COSINE`.
+    `MIN_COSINE` and `MIN_DEGENERATE_COSINE`. SPLADE and ColBERT are as cross-encoders.
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not match each other.
         DeviceError: The precision is unknown, or the device does not compute in it.
     """
     config = read_config(files)
-    if config.sparse is not None:
-        return _load_sparse(files, config, device, dtype)
-    if config.multi is not None:
-        return _load_multi_vector(files, config, device, dtype)
+    if config.sparse is not None or config.multi is not None:
+        return _without_check(_read_model(files, config), device, dtype)
     precision = select_native_precision(config.encoder, dtype, device)
     if device.type == "cpu" and config.encoder.blocks and not is_supported(config.encoder):
         logger.info(
@@ -84,23 +83,44 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
             files.name,
             precision,
         )
-    with torch.device("meta"):
-        model = EmbeddingModel(config)
-    path = find_weights(files.encoder)
     if files.is_static:
         precision = Precision.FLOAT32  # only sums are computed
-        arrays = read_tensors(path)
-        fill(model.encoder, arrays, [("embedding.tokens", next(iter(arrays)))], NOTHING, str(path))
-    else:
-        family = family_of(read_options(files.encoder / CONFIG), CONFIG)
-        fill_encoder(model.encoder, read_tensors(path), family, str(path))
-    _fill_head(model, files)
+    model = _read_model(files, config)
     if precision is Precision.INT8 or (precision is Precision.FLOAT16 and dtype == "auto"):
         precision = _round(model, files, device, dtype, precision)
-    if precision is Precision.INT8:
-        for each in weight_files(path):
-            forget_pages(each)  # the float matrices are not read again
     return on_device(model, device, precision)
+
+
+def _read_model(
+    files: EmbeddingFiles, config: EmbeddingConfig, cross: CrossEncoderConfig | None = None
+) -> EmbeddingModel:
+    path = find_weights(files.encoder)
+    arrays = read_tensors(path)
+    with torch.device("meta"):
+        model = EmbeddingModel(config)
+    more: list[tuple[str, str]] = []  # parameters after the encoder, with tensors in its file
+    if files.is_static:
+        pairs, ignored = [("embedding.tokens", next(iter(arrays)))], NOTHING
+    else:
+        options = read_options(files.encoder / CONFIG)
+        family = family_of(options, CONFIG)
+        arrays, ignored = normal_names(arrays, family), family.ignored
+        pairs = pairs_of(model.encoder, family.names)
+        if config.sparse is not None:
+            more = _sparse_pairs(options["model_type"], arrays)
+        elif config.multi is not None and files.head is None:
+            more = [("head.0.linear.weight", "linear.weight")]
+        elif cross is not None and (files.head is None or cross.answers):
+            more = _score_pairs(options["model_type"], model)
+    if cross is not None:
+        arrays = folded(arrays, cross) | answer_weights(arrays, cross.answers)
+    if more:
+        pairs = [*((f"encoder.{ours}", theirs) for ours, theirs in pairs), *more]
+        fill(model, arrays, pairs, ignored, str(path))
+    else:
+        fill(model.encoder, arrays, pairs, ignored, str(path))
+        _fill_head(model, files)
+    return model
 
 
 def _fill_head(model: EmbeddingModel, files: EmbeddingFiles) -> None:
@@ -112,41 +132,22 @@ def _fill_head(model: EmbeddingModel, files: EmbeddingFiles) -> None:
         fill(module, read_tensors(weights), names, NOTHING, str(weights))
 
 
-def _load_sparse(
-    files: EmbeddingFiles, config: EmbeddingConfig, device: torch.device, dtype: str
-) -> EmbeddingModel:
-    """Returns a SPLADE model. As for cross-encoders, `auto` selects neither int8 nor float16."""
-    options, path = read_options(files.encoder / CONFIG), find_weights(files.encoder)
-    family, (dense, norm, bias) = family_of(options, CONFIG), MASKED_HEADS[options["model_type"]]
-    arrays = normal_names(read_tensors(path), family)
+def _score_pairs(model_type: str, model: EmbeddingModel) -> list[tuple[str, str]]:
+    return [
+        (f"head.{number}.{own}", f"{name}.{own.removeprefix('linear.')}")
+        for number, name in enumerate(HEADS[model_type])
+        for own, _ in model.head[number].named_parameters()
+    ]
+
+
+def _sparse_pairs(model_type: str, arrays: Arrays) -> list[tuple[str, str]]:
+    dense, norm, bias = MASKED_HEADS[model_type]
     if bias not in arrays:  # one tensor of two names; a file has one of them
         bias = f"{bias.removesuffix('bias')}decoder.bias"
-    with torch.device("meta"):
-        model = EmbeddingModel(config)
-    pairs = [(f"encoder.{ours}", theirs) for ours, theirs in name_pairs(family, model.encoder)]
-    for ours, theirs in (("dense", dense), ("norm", norm)):
-        pairs += [(f"words.{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias")]
-    fill(model, arrays, [*pairs, ("words.bias", bias)], family.ignored, str(path))
-    return _without_check(model, device, dtype)
-
-
-def _load_multi_vector(
-    files: EmbeddingFiles, config: EmbeddingConfig, device: torch.device, dtype: str
-) -> EmbeddingModel:
-    """Returns a ColBERT model; `auto` selects as for cross-encoders."""
-    path, options = find_weights(files.encoder), read_options(files.encoder / CONFIG)
-    family = family_of(options, CONFIG)
-    arrays = dict(normal_names(read_tensors(path), family))
-    with torch.device("meta"):
-        model = EmbeddingModel(config)
-    if files.head is None:
-        found = {name: arrays.pop(name) for name in ("linear.weight",) if name in arrays}
-        fill(model.head[0], found, [("linear.weight", "linear.weight")], NOTHING, str(path))
-    else:
-        _fill_head(model, files)
-    pairs = name_pairs(family, model.encoder)
-    fill(model.encoder, arrays, pairs, family.ignored, str(path))
-    return _without_check(model, device, dtype)
+    layers = [("dense", dense), ("norm", norm)]
+    kinds = ("weight", "bias")
+    pairs = [(f"words.{our}.{kind}", f"{their}.{kind}") for our, their in layers for kind in kinds]
+    return [*pairs, ("words.bias", bias)]
 
 
 def _without_check(model: EmbeddingModel, device: torch.device, dtype: str) -> EmbeddingModel:
@@ -154,7 +155,7 @@ def _without_check(model: EmbeddingModel, device: torch.device, dtype: str) -> E
     if dtype == "auto" and precision is Precision.FLOAT16:
         precision = Precision.FLOAT32
     if precision is Precision.INT8:
-        quantize(model.encoder.layers)
+        _forget(quantize(model.encoder.layers))
     return on_device(model, device, precision)
 
 
@@ -169,19 +170,36 @@ def _round(
     jobs = _samples(files, model) if dtype == "auto" else []
     exact, is_int8 = embed(model, jobs), precision is Precision.INT8
     encoder = model.encoder if is_int8 else deepcopy(model.encoder)
-    replaced = quantize(model.encoder.layers) if is_int8 else None
+    replaced = quantize(model.encoder.layers) if is_int8 else []
     if not is_int8:
         model.encoder.to(torch.float16)
         model.to(device)
     elif can_serve(model.config.encoder):
         model.native = NativeTextEncoder(model.encoder)
     if not jobs or _is_faithful(exact, embed(model, jobs), files.name, precision):
+        _forget(replaced)
         return precision
     model.native, model.encoder = None, encoder
-    if replaced is None:
-        return Precision.FLOAT32
     restore(replaced)
-    return select_precision(dtype, device)
+    return select_precision(dtype, device) if is_int8 else Precision.FLOAT32
+
+
+def _forget(replaced: list[Replaced]) -> None:
+    for _, _, linear in replaced:
+        forget_pages(linear.weight)
+
+
+def forget_pages(tensor: Tensor) -> None:
+    """Frees the memory of a tensor that is not read again, on Linux.
+
+    The tensor may be a part of a mapped file, which stays mapped while other parts are used. Pages
+    that it shares with other tensors stay.
+    """
+    end = (tensor.data_ptr() + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    start = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+    if sys.platform == "linux" and start < end:
+        madvise = ctypes.CDLL(None).madvise
+        madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
 
 
 def _samples(files: EmbeddingFiles, model: EmbeddingModel) -> list[EmbeddingJob]:
@@ -224,25 +242,7 @@ def load_cross_encoder_model(
     embedding models cannot check an output of one number.
     """
     config = read_cross_encoder(files)
-    path = find_weights(files.encoder)
-    options = read_options(files.encoder / CONFIG)
-    family = family_of(options, CONFIG)
-    with torch.device("meta"):
-        model = EmbeddingModel(config.model)
-    arrays = folded(normal_names(read_tensors(path), family), config)
-    pairs = name_pairs(family, model.encoder)
-    if files.head is not None and not config.answers:
-        fill(model.encoder, arrays, pairs, family.ignored, str(path))
-        _fill_head(model, files)
-    else:
-        pairs = [(f"encoder.{ours}", theirs) for ours, theirs in pairs]
-        for number, name in enumerate(HEADS[options["model_type"]]):
-            for own, _ in model.head[number].named_parameters():
-                theirs = f"{name}.{own.removeprefix('linear.')}"
-                pairs.append((f"head.{number}.{own}", theirs))
-        arrays |= answer_weights(arrays, config.answers)
-        fill(model, arrays, pairs, UNUSED, str(path))
-    return _without_check(model, device, dtype)
+    return _without_check(_read_model(files, config.model, config), device, dtype)
 
 
 def answer_weights(arrays: Mapping[str, NDArray[Any]], answers: Sequence[int]) -> dict[str, Any]:

@@ -7,18 +7,16 @@ from enum import Enum, auto
 from functools import cached_property
 from pathlib import Path
 
-from model.checkpoints.families import ctranslate2_folder, multilingual_folder, opus_folder, t5
+from model.checkpoints.families import ctranslate2_folder, multilingual_folder, opus_folder
 from model.checkpoints.families.hf_config import (
     CONFIG,
     MAX_LENGTH_FACTOR,
     MODEL_TYPES,
     read_model_options,
 )
+from model.checkpoints.families.multilingual_folder import is_multilingual_folder
 from model.checkpoints.families.opus_folder import (
     SOURCE_PIECES,
-    TARGET_PIECES,
-    TARGET_VOCAB,
-    VOCAB,
     is_trained_npz,
     is_translation_model,
     read_tokenizer,
@@ -29,7 +27,6 @@ from model.checkpoints.formats.files import (
     WEIGHTS,
     YAML_ERRORS,
     check_pointers,
-    find_weights,
     load_yaml,
     read_options,
     revision_of,
@@ -115,7 +112,7 @@ class ModelFiles:
 
 def find_models(reference: str) -> list[ModelFiles]:
     """Returns the translation models in a folder, or in a package (`package:NAME`)."""
-    folders = sorted({path.parent for path in files_of(reference) if _marks_model(path)})
+    folders = sorted(filter(format_of, {path.parent for path in files_of(reference)}))
     if not folders:
         reason = (
             f"{reference} holds no model: it has no file {MARIAN_WEIGHTS}, no *{NPZ} in a folder "
@@ -129,6 +126,20 @@ def find_models(reference: str) -> list[ModelFiles]:
         return found
     titles = package_titles(reference, folders)
     return [replace(files, title=title) for files, title in zip(found, titles, strict=True)]
+
+
+def format_of(folder: Path) -> Format | None:
+    """Returns the format of the translation model in a folder, or None if there is no model."""
+    if ctranslate2_folder.is_converted(folder):
+        return Format.CTRANSLATE2
+    if any(folder.glob(MARIAN_WEIGHTS)):
+        return Format.MARIAN
+    is_hugging_face = (folder / CONFIG).is_file() and is_translation_model(folder)
+    # Other software also writes *.npz. Such a file may lie beside a complete model.
+    is_complete = is_hugging_face and any((folder / name).is_file() for name in WEIGHTS)
+    if not is_complete and trained_npz(folder) and any(folder.glob("*.spm")):
+        return Format.MARIAN
+    return Format.HUGGING_FACE if is_hugging_face else None
 
 
 def _other_type(config: Path) -> str:
@@ -155,57 +166,24 @@ def _advice(folder: Path) -> str:
     return ""
 
 
-def _marks_model(path: Path) -> bool:
-    if path.name == CONFIG:
-        return is_translation_model(path.parent) and not ctranslate2_folder.is_converted(
-            path.parent
-        )
-    if path.name == ctranslate2_folder.WEIGHTS:
-        return ctranslate2_folder.is_converted(path.parent)
-    if path.suffix == NPZ:
-        return is_trained_npz(path) and any(path.parent.glob("*.spm"))
-    return path.match(MARIAN_WEIGHTS)
-
-
 def read_folder(folder: Path) -> ModelFiles:
     """Returns the one model in a folder of Firefox/Bergamot, OPUS-MT, Hugging Face, CTranslate2."""
-    files = _read_folder(folder)
-    vocabularies = files.source_vocab, files.target_vocab, files.source_ids, files.target_ids
-    parts = files.weights, *vocabularies, files.shortlist
-    check_pointers(path for path in parts if path is not None)
-    return files
-
-
-def _read_folder(folder: Path) -> ModelFiles:
-    # Other software also writes *.npz. Such a file may lie beside a complete model.
-    is_complete = is_translation_model(folder) and any(
-        (folder / name).is_file() for name in WEIGHTS
-    )
-    is_npz = bool(trained_npz(folder)) and not is_complete
+    kind = format_of(folder)
+    is_multilingual = kind is Format.HUGGING_FACE and is_multilingual_folder(folder)
+    is_npz = kind is Format.MARIAN and not any(folder.glob(MARIAN_WEIGHTS))
     is_opus = is_npz and (folder / SOURCE_PIECES).is_file()
-    is_converted = ctranslate2_folder.is_converted(folder)
-    is_hugging_face = not is_npz and (folder / CONFIG).is_file()
-    is_multilingual = False
-    pair: tuple[str, str] | None
-    tokens: LanguageTokens | None
-    if is_converted:
-        kind, parts = Format.CTRANSLATE2, ctranslate2_folder.find_parts(folder)
+    if kind is None or (kind is Format.MARIAN and not is_opus):
+        return _read_bergamot(folder, f"*{NPZ}" if is_npz else MARIAN_WEIGHTS)
+    if kind is Format.CTRANSLATE2:
+        parts = ctranslate2_folder.find_parts(folder)
         pair, tokens = ctranslate2_folder.translates(folder, parts[3])
-    elif any(folder.glob(MARIAN_WEIGHTS)) or not (is_opus or is_hugging_face):
-        return _read_bergamot(folder)
-    elif is_opus:
-        kind, parts = Format.MARIAN, opus_folder.find_parts(folder)
-        pair, tokens = opus_folder.translates(folder, {}, parts[3])
-    elif is_multilingual := multilingual_folder.is_multilingual_folder(folder):
-        kind, pieces = Format.HUGGING_FACE, multilingual_folder.pieces_of(folder)
-        parts = [find_weights(folder, (pieces.name,)), pieces, pieces, folder / VOCAB]
-        is_t5 = multilingual_folder.is_t5_folder(folder)
-        pair, tokens = (t5 if is_t5 else multilingual_folder).translates(folder)
+    elif is_multilingual:
+        parts = multilingual_folder.find_parts(folder)
+        pair, tokens = multilingual_folder.translates(folder)
     else:
-        names = SOURCE_PIECES, TARGET_PIECES, VOCAB
-        kind, parts = Format.HUGGING_FACE, [folder / name for name in (*names, TARGET_VOCAB)]
-        parts = [find_weights(folder, names), *parts[: 4 if parts[3].is_file() else 3]]
-        pair, tokens = opus_folder.translates(folder, read_model_options(folder), parts[3])
+        parts = opus_folder.find_parts(folder, is_npz)
+        pair, tokens = opus_folder.translates(folder, parts[3])
+    check_pointers(parts)
     return ModelFiles(
         *(pair or ("", "")),
         *(parts[0], parts[1], parts[2]),
@@ -220,10 +198,8 @@ def _read_folder(folder: Path) -> ModelFiles:
     )
 
 
-def _read_bergamot(folder: Path) -> ModelFiles:
+def _read_bergamot(folder: Path, pattern: str) -> ModelFiles:
     reasons = []
-    is_npz = bool(trained_npz(folder)) and not any(folder.glob(MARIAN_WEIGHTS))
-    pattern = f"*{NPZ}" if is_npz else MARIAN_WEIGHTS
 
     def one(pattern: str, is_needed: bool = True) -> Path | None:
         found = [path for path in sorted(folder.glob(pattern)) if is_trained_npz(path)]
@@ -245,6 +221,7 @@ def _read_bergamot(folder: Path) -> ModelFiles:
     if reasons or not (weights and source_vocab and target_vocab and languages):
         reason = f"{folder} is not one model: " + "; ".join(reasons)
         raise CheckpointFormatError(reason + _advice(folder))
+    check_pointers([weights, source_vocab, target_vocab, *([shortlist] if shortlist else [])])
     return ModelFiles(
         *languages, weights, source_vocab, target_vocab, shortlist, _length_factor(folder)
     )

@@ -2,6 +2,7 @@
 
 A name table maps parameters to tensors, or modules with a weight or a bias to modules. For the
 number of a layer, both have `{i}`, which counts from 0; in names of tensors, `{n}` counts from 1.
+`ffn_{W|b}1` is `ffn_W1` for the weight of a module, and `ffn_b1` for its bias.
 `tensor[1/3]` is the second of three equal parts of a tensor, and `tensor+1` is the tensor plus 1.
 """
 
@@ -15,14 +16,14 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from model.architectures.stack import TextEncoder
 from model.checkpoints.families.encoder_family import Family
-from model.checkpoints.formats.tensors import Arrays
+from model.checkpoints.formats.files import Arrays
 from model.errors import WeightMismatchError
 
 # Maps the names of a layer norm's two vectors in BERT's oldest files to their names in newer files.
 OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
+KINDS = re.compile(r"\{(?P<weight>\w+)\|(?P<bias>\w+)\}")
 LAYER = re.compile(r"(?<=layers\.)\d+")
 SOURCE = re.compile(r"(?P<tensor>[^\[+]+)(\[(?P<part>\d)/(?P<parts>\d)\])?(?P<one>\+1)?")
 
@@ -59,8 +60,12 @@ def pairs_of(module: nn.Module, names: Mapping[str, str]) -> list[tuple[str, str
         row = LAYER.sub("{i}", parameter)
         owner, _, kind = row.rpartition(".")
         tensor = names.get(row)
-        if tensor is None and owner in names:  # the kind comes before the changes
-            tensor = re.sub(r"[\[+]|$", rf".{kind}\g<0>", names[owner], count=1)
+        if tensor is None and owner in names:
+            tensor = names[owner]
+            if kinds := KINDS.search(tensor):
+                tensor = tensor.replace(kinds[0], kinds[kind])
+            else:  # the kind comes before the changes
+                tensor = re.sub(r"[\[+]|$", rf".{kind}\g<0>", tensor, count=1)
         if tensor is not None:
             pairs.append((parameter, tensor.format(i=number, n=number + 1)))
     return pairs
@@ -103,17 +108,9 @@ def fill(
         raise WeightMismatchError(missing, unexpected, shapes, name)
 
 
-def name_pairs(family: Family, encoder: TextEncoder) -> list[tuple[str, str]]:
-    return pairs_of(encoder, family.names)
-
-
-def fill_encoder(encoder: TextEncoder, arrays: Arrays, family: Family, name: str) -> None:
-    fill(encoder, normal_names(arrays, family), name_pairs(family, encoder), family.ignored, name)
-
-
-def normal_names(arrays: Arrays, family: Family) -> Arrays:
+def normal_names(arrays: Arrays, family: Family) -> dict[str, NDArray[np.float32]]:
     """Returns the tensors under the names of the family's table."""
-    normal: dict[str, Any] = {}
+    normal: dict[str, NDArray[np.float32]] = {}
     for tensor, array in arrays.items():
         short = tensor.removeprefix(family.prefix)
         for old, new in OLD_NORMS.items():

@@ -32,7 +32,7 @@ from model.checkpoints.families.encoder_family import ACTIVATIONS
 from model.checkpoints.families.text_encoders import family_of, read_config
 from model.checkpoints.formats.files import find_weights, read_options
 from model.checkpoints.formats.tensors import read_tensors
-from model.checkpoints.names import fill_encoder
+from model.checkpoints.names import fill, normal_names, pairs_of
 from model.config import EmbeddingConfig
 from model.encoding.embedding import EmbeddingJob, EmbeddingModel, embed
 from tests.attention_jobs import text_maps
@@ -95,13 +95,19 @@ def theirs(request: pytest.FixtureRequest) -> Any:
     return model
 
 
+def fill_encoder(model: EmbeddingModel, arrays: Any, options: dict[str, Any]) -> None:
+    family = family_of(options, "")
+    pairs = pairs_of(model.encoder, family.names)
+    fill(model.encoder, normal_names(arrays, family), pairs, family.ignored)
+
+
 def load(folder: Path) -> EmbeddingModel:
     options = read_options(folder / "config.json")
     config = read_config(options, "config.json")
     arrays = read_tensors(find_weights(folder))
     settings = EmbeddingConfig(config, max_tokens=config.max_tokens)
     model = EmbeddingModel(settings)
-    fill_encoder(model.encoder, arrays, family_of(options, ""), "model.safetensors")
+    fill_encoder(model, arrays, options)
     return model
 
 
@@ -142,7 +148,7 @@ def test_long_texts_have_whole_blocks_outside_a_window() -> None:
     config = read_config(options, "config.json")
     model = EmbeddingModel(EmbeddingConfig(config, max_tokens=config.max_tokens))
     arrays = {name: each.detach().numpy() for name, each in theirs.state_dict().items()}
-    fill_encoder(model.encoder, arrays, family_of(options, ""), "")
+    fill_encoder(model, arrays, options)
     (ids,) = texts([1500])
     (found,) = embed(model, [EmbeddingJob(ids, is_per_token=True)])
     assert_close(torch.from_numpy(found), hidden_states(theirs, ids), **TOLERANCE)

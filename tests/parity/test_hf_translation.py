@@ -27,8 +27,8 @@ from transformers import (
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.encoder_batch import encode_padded
-from model.checkpoints.build import family_of, new_engine
-from model.checkpoints.families.hf_weights import load_weights
+from model.checkpoints.build import new_engine, read_hugging_face
+from model.checkpoints.weights import load_weights
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from tests.hf_files import randomize
 from tests.tiny import decoder_inputs, forced_pass, forced_weights, pad, translate
@@ -134,9 +134,9 @@ def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         theirs.final_logits_bias.copy_(2 * torch.randn(1, 64, generator=generator))
     theirs.save_pretrained(folder)
     weights = folder / "model.safetensors"
-    read = family_of(folder).read_config(folder, weights.stat().st_size, UNKNOWN.get(make, 2))
-    ours = replace(read, forces_first=forces_first, max_length_factor=2.0, min_target_tokens=1)
-    return theirs, load_weights(weights, ours)
+    read = read_hugging_face(weights, weights.stat().st_size, UNKNOWN.get(make, 2))
+    changes = {"forces_first": forces_first, "max_length_factor": 2.0, "min_target_tokens": 1}
+    return theirs, load_weights(replace(read, config=replace(read.config, **changes)))
 
 
 def sequences(

@@ -13,9 +13,10 @@ from numpy.testing import assert_allclose
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.encoder_batch import encode_padded
 from model.checkpoints.build import new_engine
-from model.checkpoints.families.marian import load_weights, read_config
+from model.checkpoints.families.marian import read_checkpoint
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
+from model.checkpoints.weights import load_weights
 from model.sequence import EngineLimits
 from tests.checkpoint_folders import mixed_item
 from tests.marian_writer import (
@@ -58,7 +59,7 @@ SENTENCES = [
 
 def our_model(path: Path, dtype: torch.dtype = torch.float32) -> EncoderDecoder:
     file = MarianFile(path)
-    return load_weights(file, read_config(file, 3.0, 0, 1)).to(dtype)
+    return load_weights(read_checkpoint(file, 3.0, 0, 1)).to(dtype)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,15 @@ import torch
 
 from model.backends.native import library
 from model.checkpoints import build
-from model.checkpoints.build import MAX_CHANGE, forced_pairs, load_model, mean_change
+from model.checkpoints.build import (
+    MAX_CHANGE,
+    load_model,
+    log_probs,
+    mean_change,
+    translate_samples,
+)
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
-from model.checkpoints.quantize import SAMPLES
+from model.checkpoints.weights import SAMPLES
 from model.precision import Precision
 from tests import checkpoint_folders as folders
 
@@ -26,17 +32,18 @@ def select_like_turing(name: str, _device: torch.device, is_int8: bool = False) 
 
 def test_int8_of_a_trained_model_is_close_and_coarser_rounding_is_not(built_in: ModelFiles) -> None:
     exact = load_model(built_in, CPU, Precision.FLOAT32)
-    pairs = forced_pairs(exact, built_in, load_vocabularies(built_in))
+    pairs = translate_samples(exact, built_in, load_vocabularies(built_in))
     assert len(pairs) == len(SAMPLES["en"])
-    assert all(pair.target[-1] == exact.config.eos_id for pair in pairs)
-    assert mean_change(exact, pairs) == 0
-    assert 0 < mean_change(load_model(built_in, CPU, Precision.INT8), pairs) < MAX_CHANGE / 2
+    assert all(target[-1] == exact.config.eos_id for _, target in pairs)
+    wanted, rounded = log_probs(exact, pairs), load_model(built_in, CPU, Precision.INT8)
+    assert mean_change(wanted, log_probs(exact, pairs)) == 0
+    assert 0 < mean_change(wanted, log_probs(rounded, pairs)) < MAX_CHANGE / 2
     with torch.no_grad():
         for parameter in exact.parameters():
             if parameter.dim() == 2 and min(parameter.shape) > 1:
                 step = parameter.abs().amax(dim=1, keepdim=True) / 15
                 parameter.copy_((parameter / step).round() * step)
-    assert mean_change(exact, pairs) > MAX_CHANGE
+    assert mean_change(wanted, log_probs(exact, pairs)) > MAX_CHANGE
 
 
 def test_samples_of_all_languages_are_cut_where_the_own_has_none(
@@ -46,10 +53,9 @@ def test_samples_of_all_languages_are_cut_where_the_own_has_none(
     monkeypatch.setattr(build, "MAX_TOKENS", 4)
     exact = load_model(built_in, CPU, Precision.FLOAT32)
     files = replace(built_in, source="fi")
-    pairs = forced_pairs(exact, files, load_vocabularies(built_in))
+    pairs = translate_samples(exact, files, load_vocabularies(built_in))
     assert len(pairs) > len(SAMPLES["en"])
-    assert {len(pair.source) for pair in pairs} == {4}
-    assert mean_change(exact, pairs) == 0
+    assert {len(source) for source, _ in pairs} == {4}
 
 
 @pytest.mark.parametrize(
@@ -65,15 +71,15 @@ def test_samples_of_a_multilingual_model_have_the_tokens_of_a_pair(
     (files,) = find_models(str(folder))
     model = load_model(files, CPU, Precision.FLOAT32)
     vocabularies = load_vocabularies(files)
-    pairs = forced_pairs(model, files, vocabularies)
+    pairs = translate_samples(model, files, vocabularies)
     assert files.tokens is not None
     between = vocabularies.between(files.tokens, "en", "de")
     assert len(pairs) == len(SAMPLES["en"])
-    for pair in pairs:
+    for source, target in pairs:
         prefix = between.source.prefix
-        assert pair.source[: len(prefix)] == prefix
-        assert not {*prefix} & {*pair.source[len(prefix) :]}
-        assert between.first_id in (None, pair.target[0])
+        assert source[: len(prefix)] == prefix
+        assert not {*prefix} & {*source[len(prefix) :]}
+        assert between.first_id in (None, target[0])
 
 
 def test_auto_keeps_float16_that_is_close(

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from model import regular_files
+from model.checkpoints.embedding import forget_pages
 from model.checkpoints.families.sentence_transformers import find_embedding_models
-from model.checkpoints.formats.files import SMAPS, forget_pages, map_file, unchanged_mappings
+from model.checkpoints.formats.files import map_file
 from model.checkpoints.load import find_models, load_vocabularies
 from model.errors import CheckpointError, CheckpointFormatError
 from model.regular_files import check_file
@@ -119,7 +121,7 @@ def test_embedding_model_with_a_special_file_is_refused(
 
 BYTES = 1 << 20
 
-needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="pages are Linux' to forget")
+SMAPS = Path("/proc/self/smaps")
 
 
 def big_file(folder: Path) -> Path:
@@ -146,49 +148,16 @@ def test_mapped_file_reads_as_its_bytes(tmp_path: Path) -> None:
     assert map_file(path) == b""
 
 
-@needs_linux
-def test_pages_that_were_read_are_forgotten_and_come_back(tmp_path: Path) -> None:
-    path, link = big_file(tmp_path), tmp_path / "link"
-    link.symlink_to(path)
-    array = np.frombuffer(map_file(path), np.int32)
-    total = int(array.sum(dtype=np.int64))
-    assert resident_bytes(path) == BYTES
-    forget_pages(link)
-    assert resident_bytes(path) == 0
-    assert int(array.sum(dtype=np.int64)) == total
-
-
-@needs_linux
-def test_pages_that_were_written_to_stay(tmp_path: Path) -> None:
-    """The file does not have them: they would come back as they were before."""
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are Linux' to forget")
+@pytest.mark.parametrize(("last", "pages"), [(-1, 2), (8, BYTES // mmap.PAGESIZE)])
+def test_whole_pages_of_a_tensor_are_forgotten_and_come_back(
+    tmp_path: Path, last: int, pages: int
+) -> None:
+    """Other tensors are in the first page and in the last."""
     path = big_file(tmp_path)
-    with path.open("rb") as file:
-        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    array = np.frombuffer(memory, np.int32)
-    array[100] = -1
-    forget_pages(path)
-    assert array[100] == -1
-
-
-@needs_linux
-def test_other_files_are_left_alone(tmp_path: Path) -> None:
-    path = big_file(tmp_path)
-    array = np.frombuffer(map_file(path), np.int32)
-    array.sum()
-    forget_pages(tmp_path / "another.bin")
+    tensor = torch.from_file(str(path), size=BYTES // 4, dtype=torch.int32)
+    total = int(tensor.sum())
     assert resident_bytes(path) == BYTES
-
-
-def test_mappings_are_read_as_the_kernel_writes_them() -> None:
-    smaps = (
-        "7f0000000000-7f0000003000 r--p 00000000 fe:00 12   /models/a b.bin\n"
-        "Rss: 12 kB\nAnonymous:             0 kB\nVmFlags: rd mr\n"
-        "7f0000005000-7f0000006000 r--p 00003000 fe:00 12   /models/a b.bin\n"
-        "Rss: 4 kB\nAnonymous:             4 kB\n"
-        "7f0000007000-7f0000008000 rw-p 00000000 00:00 0 \n"
-        "Rss: 4 kB\nAnonymous:             0 kB\n"
-        "7f0000009000-7f000000a000 r--p 00000000 fe:00 12   /models/a b.bin"
-        "\nAnonymous:             0 kB"
-    )
-    found = list(unchanged_mappings(smaps, Path("/models/a b.bin")))
-    assert found == [(0x7F0000000000, 0x3000), (0x7F0000009000, 0x1000)]
+    forget_pages(tensor[1:last])
+    assert resident_bytes(path) == pages * mmap.PAGESIZE
+    assert int(tensor.sum()) == total

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from model.checkpoints.families.marian import load_weights, read_config
+from model.checkpoints.families.marian import read_checkpoint
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
+from model.checkpoints.weights import load_weights
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
 from model.errors import UnsupportedModelError, WeightMismatchError
 from tests.marian_writer import PRE_NORM, Array, tiny_options, tiny_tensors, write_bin
@@ -25,7 +26,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def config_of(file: MarianFile) -> ModelConfig:
-    return read_config(file, 2.5, 0, 1)
+    return read_checkpoint(file, 2.5, 0, 1).config
 
 
 def test_the_built_in_model_is_a_tiny_student(built_in: ModelFiles) -> None:
@@ -46,7 +47,7 @@ def test_the_built_in_model_is_a_tiny_student(built_in: ModelFiles) -> None:
 
 def test_ids_come_from_the_vocabulary(write: Write) -> None:
     options = tiny_options()
-    config = read_config(write(options, tiny_tensors(options)), 2.0, 5, 7)
+    config = read_checkpoint(write(options, tiny_tensors(options)), 2.0, 5, 7).config
     assert (config.eos_id, config.unk_id, config.max_length_factor) == (5, 7, 2.0)
     assert config.start_id is config.pad_id is None
 
@@ -184,7 +185,7 @@ def test_every_parameter_is_filled_from_its_own_tensor(
     for number, values in enumerate(tensors.values()):
         values[:] = number
     file = write(options, tensors)
-    model = load_weights(file, config_of(file))
+    model = load_weights(read_checkpoint(file, 2.5, 0, 1))
     numbers = [set(parameter.flatten().tolist()) for parameter in model.parameters()]
     assert sorted(n for values in numbers for n in values) == list(range(len(tensors)))
     assert not model.training
@@ -198,7 +199,7 @@ def test_tensors_that_do_not_pair_up_are_all_named(write: Write) -> None:
     tensors["encoder_l1_self_Wq_QuantMultA"] = tensors["encoder_l1_self_bq"][:, :1]  # ignored
     file = write(options, tensors)
     with pytest.raises(WeightMismatchError) as caught:
-        load_weights(file, config_of(file))
+        load_weights(read_checkpoint(file, 2.5, 0, 1))
     assert str(caught.value) == (
         "model.bin does not fit the model: missing: decoder_l2_rnn_W; "
         "unexpected: decoder_l3_rnn_W; shapes differ: "

@@ -15,8 +15,8 @@ import torch
 from numpy.testing import assert_array_equal
 
 from model.checkpoints.build import load_engine, load_model
-from model.checkpoints.families.marian import load_weights, read_config
-from model.checkpoints.formats.marian_bin import HUGE_PAGE, LINE, MarianFile, MarianNpz, copy_of
+from model.checkpoints.families.marian import read_checkpoint
+from model.checkpoints.formats.marian_bin import MarianFile, MarianNpz
 from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import (
     Format,
@@ -25,6 +25,7 @@ from model.checkpoints.load import (
     load_vocabularies,
     read_folder,
 )
+from model.checkpoints.weights import HUGE_PAGE, LINE, copy_of, load_weights
 from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
 from model.sequence import EngineLimits
 from tests import checkpoint_folders as folders
@@ -66,8 +67,7 @@ def open_file(tmp_path: Path) -> Open:
 
 
 def read_all(open_file: Open, data: bytes) -> None:
-    file = open_file(data)
-    load_weights(file, read_config(file, 3.0, 0, 1))
+    load_weights(read_checkpoint(open_file(data), 3.0, 0, 1))
 
 
 def tiny_file() -> bytes:
@@ -90,7 +90,7 @@ def test_float_matrices_are_transposed_and_embeddings_are_not(open_file: Open) -
         float32_item("encoder_l1_self_bq", BIAS),
         OPTIONS,
     ]
-    arrays = open_file(container(items)).arrays()
+    arrays = open_file(container(items))
     assert list(arrays) == [item.name for item in items[:-1]]
     assert_array_equal(arrays["encoder_l1_self_Wq"], MATRIX.T)
     assert_array_equal(arrays["Wemb"], EMBEDDING)
@@ -100,7 +100,7 @@ def test_float_matrices_are_transposed_and_embeddings_are_not(open_file: Open) -
 
 
 def test_half_precision_becomes_single(open_file: Open) -> None:
-    arrays = open_file(container([float16_item("l_W1", MATRIX), OPTIONS])).arrays()
+    arrays = open_file(container([float16_item("l_W1", MATRIX), OPTIONS]))
     assert arrays["l_W1"].dtype == np.float32
     assert_array_equal(arrays["l_W1"], MATRIX.astype(np.float16).astype(np.float32).T)
 
@@ -115,7 +115,7 @@ def test_int8_tensors_are_multiplied_out(open_file: Open) -> None:
         int8_item("decoder_ff_logit_out_Wt", EMBEDDING),
         OPTIONS,
     ]
-    arrays = open_file(container(items)).arrays()
+    arrays = open_file(container(items))
     assert_array_equal(arrays["encoder_l1_self_Wq"], quantized(MATRIX).T)
     assert_array_equal(arrays["Wemb"], quantized(EMBEDDING))
     assert_array_equal(arrays["decoder_ff_logit_out_Wt"], quantized(EMBEDDING))
@@ -161,20 +161,20 @@ def test_a_shape_that_its_bytes_do_not_fill_is_refused(
     open_file: Open, kind: int, shape: tuple[int, ...]
 ) -> None:
     with pytest.raises(CheckpointFormatError, match="l_W1 of shape"):
-        open_file(container([Item("l_W1", kind, shape, bytes(60)), OPTIONS])).arrays()
+        open_file(container([Item("l_W1", kind, shape, bytes(60)), OPTIONS]))["l_W1"]
 
 
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, float("nan")])
 def test_an_int8_multiplier_that_is_no_scale_is_refused(open_file: Open, multiplier: float) -> None:
     data = bytes(15) + struct.pack("<f", multiplier)
     with pytest.raises(CheckpointFormatError, match="l_W1 .*multiplier"):
-        open_file(container([Item("l_W1", 0x4101, (3, 5), data), OPTIONS])).arrays()
+        open_file(container([Item("l_W1", 0x4101, (3, 5), data), OPTIONS]))["l_W1"]
 
 
 def test_every_unknown_type_is_reported_at_once(open_file: Open) -> None:
     items = [Item("a", 0x802, (1,), bytes(4)), Item("b", 0x1801, (1,), bytes(4)), OPTIONS]
     with pytest.raises(UnsupportedModelError) as caught:
-        open_file(container(items)).arrays()
+        open_file(container(items))
     assert caught.value.reasons == ["a has type 0x802", "b has type 0x1801"]
 
 
@@ -254,8 +254,8 @@ def test_npz_is_the_model_that_a_bin_is(
         MarianFile(write_bin(tmp_path / "model.bin", options)),
         MarianNpz(write_npz(tmp_path / "model.npz", options)),
     ):
-        config = read_config(file, 3.0, eos_id=0, unk_id=1)
-        models.append((config, load_weights(file, config, is_quantized)))
+        read = read_checkpoint(file, 3.0, eos_id=0, unk_id=1)
+        models.append((read.config, load_weights(read, is_quantized)))
     (one, first), (other, second) = models
     assert one == other
     found, expected = second.state_dict(), first.state_dict()

@@ -5,24 +5,18 @@ src/layers/transformer.cc and common.cc (meaning of the numbers). No code was co
 """
 
 import re
-from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from model.architectures.embedding import sinusoid_table
-from model.architectures.seq2seq import EncoderDecoder
+from model.checkpoints.families.ctranslate2_folder import read_options
 from model.checkpoints.families.hf_config import MAX_LENGTH_FACTOR, MULTILINGUAL_TARGET
 from model.checkpoints.formats.ctranslate2 import CTranslate2File
-from model.checkpoints.formats.marian_bin import copy_of
-from model.checkpoints.names import fill
-from model.checkpoints.quantize import quantize
+from model.checkpoints.weights import Checkpoint
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
 from model.errors import UnsupportedModelError
-from model.quantization.int8 import QuantizedMatrix, quantize_matrix
 from model.tokenization.tokenizer import MappedTokenizer
 
 REVISIONS = range(3, 8)
@@ -51,32 +45,36 @@ UNSERVED = {
     "queries_scale": "a scale of the queries",
 }
 
-Names = Mapping[str, tuple[str, ...]]
-"""Maps a module of the file to our modules, whose weights it joins in this order."""
-
-LAYER: Names = {
-    "self_attention/linear_0": ("mixer.query", "mixer.key", "mixer.value"),
-    "self_attention/linear_1": ("mixer.out",),
-    "self_attention/layer_norm": ("mixer_residual.norm",),
-    "attention/linear_0": ("cross_attention.query",),
-    "attention/linear_1": ("cross_attention.key", "cross_attention.value"),
-    "attention/linear_2": ("cross_attention.out",),
-    "attention/layer_norm": ("cross_residual.norm",),
-    "ffn/linear_0": ("feed_forward.fc1",),
-    "ffn/linear_1": ("feed_forward.fc2",),
-    "ffn/layer_norm": ("feed_forward_residual.norm",),
+LINEAR, NORM = "{weight|bias}", "{gamma|beta}"
+LAYER = {
+    "mixer.query": f"self_attention/linear_0/{LINEAR}[0/3]",
+    "mixer.key": f"self_attention/linear_0/{LINEAR}[1/3]",
+    "mixer.value": f"self_attention/linear_0/{LINEAR}[2/3]",
+    "mixer.out": f"self_attention/linear_1/{LINEAR}",
+    "mixer_residual.norm": f"self_attention/layer_norm/{NORM}",
+    "cross_attention.query": f"attention/linear_0/{LINEAR}",
+    "cross_attention.key": f"attention/linear_1/{LINEAR}[0/2]",
+    "cross_attention.value": f"attention/linear_1/{LINEAR}[1/2]",
+    "cross_attention.out": f"attention/linear_2/{LINEAR}",
+    "cross_residual.norm": f"attention/layer_norm/{NORM}",
+    "feed_forward.fc1": f"ffn/linear_0/{LINEAR}",
+    "feed_forward.fc2": f"ffn/linear_1/{LINEAR}",
+    "feed_forward_residual.norm": f"ffn/layer_norm/{NORM}",
+}
+SIDE = {
+    **{f"layers.{{i}}.{ours}": f"layer_{{i}}/{theirs}" for ours, theirs in LAYER.items()},
+    "norm": f"layer_norm/{NORM}",
 }
 SIDES = ("encoder", "decoder")
 OUTPUT = "decoder/projection/weight"
-KINDS = {"weight": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
 
-# Numbers and switches, scales of integers, and tables that the model computes itself.
+# Numbers and switches, scales of integers, tables that the model computes itself, and further names
+# of the table of embeddings.
 IGNORED = re.compile(
     r"(^|/)(num_heads|multi_query_attention|pre_norm|activation|embeddings_merge|alignment_\w+"
     r"|scale_embeddings|alibi\w*|scale_alibi|start_from_zero_embedding|position_encodings/encodings"
-    r"|with_\w+|user_\w+|\w+_token|\w+_scale)$"
+    r"|with_\w+|user_\w+|\w+_token|\w+_scale|decoder/(projection|embeddings(_0)?)/weight)$"
 )
-NOTHING = re.compile(r"(?!)")
 
 SCALE_ERROR = 1e-2
 TABLE_ERROR = 2e-2
@@ -91,14 +89,12 @@ OFFSETS = (0, 2)
 PADDING = ("<pad>", "<blank>")
 
 
-def read_config(
-    file: CTranslate2File, options: Mapping[str, Any], target: MappedTokenizer
-) -> ModelConfig:
-    """Returns the config of a model; `options` are those of `ctranslate2_folder.read_options`."""
+def read_checkpoint(file: CTranslate2File, target: MappedTokenizer) -> Checkpoint:
+    options = read_options(file)
     reasons = [
         f"it has {fact}"
         for part, fact in UNSERVED.items()
-        if any(f"/{part}" in name for name in (*file.variables, *file.aliases))
+        if any(f"/{part}" in name for name in file)
     ]
     if file.revision not in REVISIONS:
         reasons.append(f"its revision is {file.revision}, supported: 3 to 7")
@@ -111,20 +107,20 @@ def read_config(
         reasons.append(f"decoder_start_token is {options['decoder_start_token']!r}, not a token")
     if reasons:
         raise UnsupportedModelError(str(file.path), reasons)
-    tables = [file.name_of(_embeddings(file, side)) for side in SIDES]
+    tables = [file.entries[_embeddings(file, side)] for side in SIDES]
     layers = [_num_layers(file, side) for side in SIDES]
-    return ModelConfig(
+    config = ModelConfig(
         **sides[1],
         encoder_layers=layers[0],
         decoder_layers=layers[1],
-        source_vocab_size=file.shape(tables[0])[0],
-        target_vocab_size=file.shape(tables[1])[0],
+        source_vocab_size=tables[0].shape[0],
+        target_vocab_size=tables[1].shape[0],
         eos_id=target.eos_id,
         unk_id=target.unk_id,
         pad_id=next((target.ids[each] for each in PADDING if each in target.ids), None),
         start_id=start_id,
-        shared_embeddings=tables[0] == tables[1],
-        tied_output=file.name_of(OUTPUT) == tables[1],
+        shared_embeddings=tables[0] is tables[1],
+        tied_output=file.entries.get(OUTPUT) is tables[1],
         decoder=DecoderKind.SELF_ATTENTION,
         has_output_bias="decoder/projection/bias" in file,
         layer_norm_eps=options["layer_norm_epsilon"],
@@ -133,6 +129,8 @@ def read_config(
         min_target_tokens=MULTILINGUAL_TARGET if start_id == target.eos_id else 1,
         alignment_layer=_alignment_layer(file, layers[1], options["add_source_eos"]),
     )
+    integers = file.integers if file.is_int8("encoder/layer_0/ffn/linear_0/weight") else None
+    return Checkpoint(config, str(file.path), file, names_of(file), IGNORED, integers)
 
 
 def _read_side(file: CTranslate2File, side: str, reasons: list[str]) -> dict[str, Any]:
@@ -185,7 +183,7 @@ def _read_positions(file: CTranslate2File, side: str, width: int) -> tuple[Sinus
     name = f"{side}/position_encodings/encodings"
     if name not in file:  # OpenNMT-tf counts positions from 1
         return Sinusoids.MARIAN, 1
-    found = file.array(name).reshape(-1, file.shape(name)[-1])[:COMPARED]
+    found = file[name].reshape(-1, file.shape(name)[-1])[:COMPARED]
     for convention, offset in product(Sinusoids, OFFSETS):
         rows = sinusoid_table(offset + len(found), width, convention)[offset:].numpy()
         if rows.shape == found.shape and np.abs(rows - found).max() < TABLE_ERROR:
@@ -207,73 +205,14 @@ def _embeddings(file: CTranslate2File, side: str) -> str:
 
 
 def _num_layers(file: CTranslate2File, side: str) -> int:
-    found = (re.match(rf"{side}/layer_(\d+)/", name) for name in (*file.variables, *file.aliases))
+    found = (re.match(rf"{side}/layer_(\d+)/", name) for name in file)
     return max(int(each[1]) for each in found if each) + 1
 
 
-def load_weights(
-    file: CTranslate2File, config: ModelConfig, is_quantized: bool = False
-) -> EncoderDecoder:
-    """Returns a model filled from the file, on the CPU, in float32.
-
-    With `is_quantized`, the model's matrices are int8, and float matrices are rounded.
-    """
-    with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
-        model = EncoderDecoder(config)
-    parameters = {name: each.dim() for name, each in model.named_parameters()}
-    arrays: dict[str, NDArray[Any]] = {}
-    matrices: dict[str, QuantizedMatrix] = {}
-    read = set()
-    for theirs, names in name_table(file, config):
-        if theirs in file:
-            read.add(file.name_of(theirs))
-            if is_quantized and parameters.get(names[0]) == 2:
-                parts = _split_int8(file, theirs, len(names))
-                matrices |= dict(zip(names, parts, strict=True))
-                arrays |= {name: matrices[name].values for name in names}
-            else:
-                arrays |= dict(zip(names, _split(file.array(theirs), len(names)), strict=True))
-        elif theirs.endswith("/bias") and names[0] in parameters:
-            width = model.get_parameter(names[0]).numel()
-            arrays |= {name: np.zeros(width, np.float32) for name in names}
-    unread = [name for name in file.variables if name not in read]
-    arrays |= {name: np.empty(0) for name in unread if not IGNORED.search(name)}
-    fill(model, arrays, [(name, name) for name in parameters], NOTHING, str(file.path))
-    if is_quantized:
-        quantize(model, matrices)
-    return model.eval()
-
-
-def name_table(file: CTranslate2File, config: ModelConfig) -> Iterator[tuple[str, list[str]]]:
-    """Yields each tensor that a model may have, with the parameters whose values it joins."""
-    modules: dict[str, tuple[str, ...]] = {
-        f"{side}/layer_{i}/{theirs}": tuple(f"{side}.layers.{i}.{each}" for each in ours)
-        for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers))
-        for i in range(layers)
-        for theirs, ours in LAYER.items()
+def names_of(file: CTranslate2File) -> dict[str, str]:
+    return {
+        **{f"{side}.{ours}": f"{side}/{SIDE[ours]}" for side in SIDES for ours in SIDE},
+        **{f"{side}.embedding.weight": _embeddings(file, side) for side in SIDES},
+        "decoder.output_bias": "decoder/projection/bias",
+        "decoder.untied_weight": OUTPUT,
     }
-    for side in SIDES[: 1 if config.shared_embeddings else 2]:
-        modules[_embeddings(file, side).removesuffix("/weight")] = (f"{side}.embedding",)
-    for side in SIDES:
-        modules[f"{side}/layer_norm"] = (f"{side}.norm",)
-    for theirs, ours in modules.items():
-        for kind, name in KINDS.items():
-            yield f"{theirs}/{kind}", [f"{each}.{name}" for each in ours]
-    yield "decoder/projection/bias", ["decoder.output_bias"]
-    if not config.tied_output:
-        yield OUTPUT, ["decoder.untied_weight"]
-
-
-def _split(array: NDArray[np.float32], count: int) -> list[NDArray[np.float32]]:
-    parts = np.array_split(array, count)
-    return [np.ascontiguousarray(part) for part in parts]
-
-
-def _split_int8(file: CTranslate2File, name: str, count: int) -> list[QuantizedMatrix]:
-    """Returns the int8 matrices that are joined in a matrix; floats are rounded."""
-    if not file.is_int8(name):
-        return [quantize_matrix(part) for part in _split(file.array(name), count)]
-    values, scales = file.integers(name)
-    steps = np.broadcast_to(np.float32(1) / scales, len(values))
-    parts = zip(np.array_split(values, count), np.array_split(steps, count), strict=True)
-    return [QuantizedMatrix(copy_of(each), part.copy()) for each, part in parts]

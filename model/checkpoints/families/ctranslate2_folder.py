@@ -96,7 +96,7 @@ def translates(folder: Path, ids: Path) -> tuple[tuple[str, str] | None, Languag
     if tokens:
         is_small = multilingual_folder.SMALL_100.search(title_of(folder)) is not None
         return multilingual_folder.between(folder, tokens, begins_target=not is_small)
-    return opus_folder.translates(folder, {}, ids)
+    return opus_folder.translates(folder, ids)
 
 
 def _package_pair(

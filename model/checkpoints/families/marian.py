@@ -4,13 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.formats.files import size_reasons, unsupported
 from model.checkpoints.formats.marian_bin import MarianFile
-from model.checkpoints.names import fill, pairs_of
-from model.checkpoints.quantize import quantize
+from model.checkpoints.weights import Checkpoint
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition
 from model.errors import UnsupportedModelError
 
@@ -45,6 +41,8 @@ REQUIRED: dict[str, Sequence[Any]] = {
     "transformer-train-position-embeddings": [False],
     "transformer-depth-scaling": [False],
     "ulr": [False],
+    "transformer-decoder-autoreg": [*DECODERS],
+    "transformer-ffn-activation": [*ACTIVATIONS],
 }
 
 # Options that are sizes, with Marian's defaults. `None` means that there is no default.
@@ -56,37 +54,29 @@ SIZES: dict[str, int | None] = {
     "transformer-heads": 8,
 }
 
-# Maps our modules to the tensors of their weight and their bias.
-MODULES = {
-    **{
-        f"{ours}.{part}": (f"{theirs}_W{letter}", f"{theirs}_b{letter}")
-        for ours, theirs in (("mixer", "self"), ("cross_attention", "context"))
-        for part, letter in (("query", "q"), ("key", "k"), ("value", "v"), ("out", "o"))
-    },
-    "mixer.update": ("rnn_W", ""),
-    "mixer.forget": ("rnn_Wf", "rnn_bf"),
-    "feed_forward.fc1": ("ffn_W1", "ffn_b1"),
-    "feed_forward.fc2": ("ffn_W2", "ffn_b2"),
+ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
+LAYER = {
+    **{f"mixer.{ours}": f"self_{{W|b}}{theirs}" for ours, theirs in ATTENTION.items()},
+    **{f"cross_attention.{ours}": f"context_{{W|b}}{theirs}" for ours, theirs in ATTENTION.items()},
+    "mixer.update.weight": "rnn_W",
+    "mixer.forget": "rnn_{W|b}f",
+    "feed_forward.fc1": "ffn_{W|b}1",
+    "feed_forward.fc2": "ffn_{W|b}2",
 }
 
 
-def read_config(
+def read_checkpoint(
     file: MarianFile, max_length_factor: float, eos_id: int, unk_id: int
-) -> ModelConfig:
+) -> Checkpoint:
     options = file.options()
     reasons = unsupported(options, REQUIRED)
-    decoder = str(options.get("transformer-decoder-autoreg", "self-attention"))
-    if decoder not in DECODERS:
-        reasons.append(f"transformer-decoder-autoreg is {decoder!r}")
+    decoder = options.get("transformer-decoder-autoreg", "self-attention")
     if decoder == "rnn" and options.get("dec-cell") != "ssru":
         reasons.append(f"dec-cell is {options.get('dec-cell')!r}, supported: 'ssru'")
     parts = ("preprocess", "postprocess", "postprocess-top")
     norm = tuple(str(options.get(f"transformer-{part}", "")).replace("d", "") for part in parts)
     if norm not in NORMS:
         reasons.append(f"transformer-preprocess/postprocess/postprocess-top are {norm}")
-    activation = str(options.get("transformer-ffn-activation", "swish"))
-    if activation not in ACTIVATIONS:
-        reasons.append(f"transformer-ffn-activation is {activation!r}")
     sizes: dict[str, Any] = {name: options.get(name, default) for name, default in SIZES.items()}
     vocabs = options.get("dim-vocabs")
     if not isinstance(vocabs, list) or len(vocabs) != 2:
@@ -97,7 +87,7 @@ def read_config(
     if reasons:
         raise UnsupportedModelError(file.path.name, reasons)
     is_shared = bool(options.get("tied-embeddings-all"))
-    return ModelConfig(
+    config = ModelConfig(
         d_model=sizes["dim-emb"],
         num_heads=sizes["transformer-heads"],
         ffn_dim=sizes["transformer-dim-ffn"],
@@ -112,10 +102,12 @@ def read_config(
         decoder=DECODERS[decoder],
         norm=NORMS[norm],
         norms_keys=False,
-        activation=ACTIVATIONS[activation],
+        activation=ACTIVATIONS[options.get("transformer-ffn-activation", "swish")],
         max_length_factor=max_length_factor,
         alignment_layer=_alignment_layer(options, sizes["dec-depth"]),
     )
+    integers = file.integers if file.is_quantized else None
+    return Checkpoint(config, file.path.name, file, names_of(config), IGNORED, integers)
 
 
 def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None:
@@ -136,48 +128,23 @@ def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None
     return layer if 0 <= layer < decoder_layers else None
 
 
-def load_weights(
-    file: MarianFile, config: ModelConfig, is_quantized: bool = False
-) -> EncoderDecoder:
-    """Returns a model on the CPU, in float32, or with int8 matrices."""
-    with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
-        model = EncoderDecoder(config)
-    pairs = pairs_of(model, names_of(config))
-    sizes = {name: parameter.dim() for name, parameter in model.named_parameters()}
-    wanted = {ours: theirs for ours, theirs in pairs if is_quantized and sizes.get(ours) == 2}
-    matrices = {name: file.quantized(name) for name in wanted.values() if name in file.items}
-    arrays = file.arrays(without=matrices)
-    values = {name: matrix.values for name, matrix in matrices.items()}
-    fill(model, {**arrays, **values}, pairs, IGNORED, file.path.name)
-    if is_quantized:
-        quantize(model, {parameter: matrices[name] for parameter, name in wanted.items()})
-    return model.eval()
-
-
 def names_of(config: ModelConfig) -> dict[str, str]:
-    suffix = "_pre" if config.norm is NormPosition.PRE else ""
-    cells = "rnn" if suffix else "rnn_ffn"
-
-    def norm(tensor: str) -> tuple[str, str]:
-        return f"{tensor}_ln_scale{suffix}", f"{tensor}_ln_bias{suffix}"
-
-    modules = {}
-    for side in ("encoder", "decoder"):
-        is_ssru = side == "decoder" and config.decoder is DecoderKind.SSRU
-        parts = MODULES | {
-            "mixer_residual.norm": norm(cells if is_ssru else "self_Wo"),
-            "cross_residual.norm": norm("context_Wo"),
-            "feed_forward_residual.norm": norm("ffn_ffn"),
-        }
-        for ours, tensors in parts.items():
-            names = [f"{side}_l{{n}}_{tensor}" for tensor in tensors]
-            modules[f"{side}.layers.{{i}}.{ours}"] = names
-        modules[f"{side}.norm"] = [f"{side}_top_ln_scale", f"{side}_top_ln_bias"]
-    return {
-        **{f"{ours}.weight": weight for ours, (weight, _) in modules.items()},
-        **{f"{ours}.bias": bias for ours, (_, bias) in modules.items()},
+    is_pre = config.norm is NormPosition.PRE
+    norm, cells = "_ln_{scale|bias}" + "_pre" * is_pre, "rnn" if is_pre else "rnn_ffn"
+    names = {
         "encoder.embedding.weight": "Wemb" if config.shared_embeddings else "encoder_Wemb",
         "decoder.embedding.weight": "decoder_Wemb",
         "decoder.output_bias": "decoder_ff_logit_out_b",
         "decoder.untied_weight": "decoder_ff_logit_out_Wt",
     }
+    for side in ("encoder", "decoder"):
+        is_ssru = side == "decoder" and config.decoder is DecoderKind.SSRU
+        layer = LAYER | {
+            "mixer_residual.norm": (cells if is_ssru else "self_Wo") + norm,
+            "cross_residual.norm": f"context_Wo{norm}",
+            "feed_forward_residual.norm": f"ffn_ffn{norm}",
+        }
+        for ours, theirs in layer.items():
+            names[f"{side}.layers.{{i}}.{ours}"] = f"{side}_l{{n}}_{theirs}"
+        names[f"{side}.norm"] = f"{side}_top_ln_{{scale|bias}}"
+    return names

@@ -21,13 +21,14 @@ from model.checkpoints.families.opus_folder import (
     read_vocabulary,
 )
 from model.checkpoints.folders import title_of
-from model.checkpoints.formats.files import read_options_if_there
+from model.checkpoints.formats.files import find_weights, read_options_if_there
 from model.checkpoints.languages import (
     LanguageTokens,
     choose_target,
     distinct_tags,
     is_code,
     pair_in,
+    pair_of,
 )
 from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.tokenization.tokenizer import MappedTokenizer, Tokenizer
@@ -66,6 +67,9 @@ Source: transformers, models/m2m_100/tokenization_m2m_100.py, FAIRSEQ_LANGUAGE_C
 
 ADDED_TOKENS = "added_tokens.json"
 
+TASK = re.compile(r"translation_([a-z]{2,3})_to_([a-z]{2,3})")
+TAG = re.compile(r"<2(\w+)>")
+
 SMALL_100 = re.compile(r"small-?100(?![0-9k])", re.I)
 SMALL_100_CODE = "tokenization_small100.py"
 
@@ -85,8 +89,51 @@ def pieces_of(folder: Path) -> Path:
     return next((path for path in both if path.is_file()), both[0])
 
 
-def translates(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens]:
+def find_parts(folder: Path) -> list[Path]:
+    """Returns weights, pieces of both sides, and the file of ids, which need not exist."""
+    pieces = pieces_of(folder)
+    return [find_weights(folder, [pieces.name]), pieces, pieces, folder / VOCAB]
+
+
+def translates(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
+    if is_t5_folder(folder):
+        return _translates_t5(folder)
     return between(folder, language_tokens(folder), not is_small_100(folder))
+
+
+def _translates_t5(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
+    """Returns the pair in the folder's name, if there is one, and what names the target language.
+
+    In MADLAD-400, it is a token such as `<2pt>`. In T5, it is a text such as "translate English to
+    German: ", which the config gives for some pairs. A fine-tuned model may have neither.
+    """
+    pair = pair_in(folder.name)
+    found = filter(None, map(TAG.fullmatch, read_ids(folder)))
+    codes = {each[1]: each[0] for each in found if is_code(each[1])}
+    targets = {tag: codes[code] for code, tag in distinct_tags(codes).items()}
+    prompts = _prompts(read_model_options(folder).get("task_specific_params"))
+    if pair is not None:
+        token = choose_target(pair[1], {token: tag for tag, token in targets.items()})
+        chosen = token or prompts.get(pair)
+        if chosen or not targets:  # madlad400-7b-mt-bt is no pair
+            return pair, LanguageTokens({pair[0]: ""}, {pair[1]: chosen}) if chosen else None
+    sources = [*targets] or [*dict.fromkeys(source for source, _ in prompts)]
+    if not targets and len(sources) == 1:
+        targets = {target: prompt for (_, target), prompt in prompts.items()}
+    if targets:
+        return None, LanguageTokens(dict.fromkeys(sources, ""), targets)
+    reason = (
+        f"it has no tokens such as <2pt>, and task_specific_params of {CONFIG} do not name one "
+        "source language; name the folder after the pair of languages: en-de"
+    )
+    raise UnsupportedModelError(str(folder), [reason])
+
+
+def _prompts(tasks: object) -> dict[tuple[str, str], str]:
+    named = tasks.items() if isinstance(tasks, dict) else ()
+    found = [(TASK.fullmatch(name), task) for name, task in named if isinstance(task, dict)]
+    prompts = {pair_of(*pair.groups()): task.get("prefix") for pair, task in found if pair}
+    return {pair: prompt for pair, prompt in prompts.items() if pair and isinstance(prompt, str)}
 
 
 def between(

@@ -9,7 +9,12 @@ import yaml
 
 from model.checkpoints.families.hf_config import CONFIG, MODEL_TYPES, read_model_options
 from model.checkpoints.folders import name_of
-from model.checkpoints.formats.files import YAML_ERRORS, read_json, read_options_if_there
+from model.checkpoints.formats.files import (
+    YAML_ERRORS,
+    find_weights,
+    read_json,
+    read_options_if_there,
+)
 from model.checkpoints.languages import (
     LanguageTokens,
     Sides,
@@ -46,8 +51,13 @@ def is_translation_model(folder: Path) -> bool:
         return any((folder / name).is_file() for name in (SOURCE_PIECES, PIECES))
 
 
-def find_parts(folder: Path) -> list[Path]:
-    """Returns weights, source pieces, target pieces and vocabulary."""
+def find_parts(folder: Path, is_npz: bool) -> list[Path]:
+    """Returns weights, source pieces, target pieces, and one vocabulary or two."""
+    if not is_npz:
+        names = [SOURCE_PIECES, TARGET_PIECES, VOCAB]
+        weights = find_weights(folder, names)
+        own = [TARGET_VOCAB] if (folder / TARGET_VOCAB).is_file() else []
+        return [weights, *(folder / name for name in (*names, *own))]
     needed = ("*.npz", SOURCE_PIECES, TARGET_PIECES, "*vocab.yml")
     found = {pattern: sorted(folder.glob(pattern)) for pattern in needed}
     found["*.npz"] = trained_npz(folder)
@@ -66,16 +76,14 @@ def is_trained_npz(path: Path) -> bool:
     return not path.name.endswith(".optimizer.npz")
 
 
-def translates(
-    folder: Path, options: Mapping[str, object], ids: Path
-) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
+def translates(folder: Path, ids: Path) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
     """Returns the pair that a model translates, and the model's language tokens.
 
     The pair is None if the model has several pairs. The tokens are None if the model has one pair
-    and no language tokens. `options` are those of `config.json`, and `ids` is the vocabulary.
+    and no language tokens. `ids` is the vocabulary.
     """
     tokens = target_languages(read_vocabulary(ids))
-    for sources, target in _names(folder, options):
+    for sources, target in _names(folder):
         if not (sources and (tokens or target)):
             continue
         targets = {tag: token for token, tag in tokens.items()}
@@ -100,7 +108,7 @@ def _token_of(folder: Path, target: str, tokens: Mapping[str, str]) -> str:
     return token or ""
 
 
-def _names(folder: Path, options: Mapping[str, object]) -> Iterator[Sides]:
+def _names(folder: Path) -> Iterator[Sides]:
     """Yields the languages that config files and names give, the preferred ones first.
 
     The pair in the tokenizer's config comes first, because the end of a folder's name can mislead,
@@ -117,7 +125,8 @@ def _names(folder: Path, options: Mapping[str, object]) -> Iterator[Sides]:
         yield [pair[0]], pair[1]
     yield sides_in(name_of(folder))
     yield sides_of(source, target)
-    for name in (options.get("_name_or_path"), folder.absolute().parent.parent.name):
+    original = read_options_if_there(folder / CONFIG).get("_name_or_path")
+    for name in (original, folder.absolute().parent.parent.name):
         yield sides_in(name)
 
 

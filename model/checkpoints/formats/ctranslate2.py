@@ -7,6 +7,7 @@ src/models/model.cc (older versions). No code was copied.
 """
 
 import math
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.checkpoints.formats.files import map_file
+from model.checkpoints.formats.files import Integers, TensorFile, map_file
 from model.errors import CheckpointFormatError
 
 VERSIONS = range(2, 7)
@@ -27,26 +28,28 @@ TYPED, ALIASED = 4, 3
 DTYPES: tuple[str, ...] = ("<f4", "<i1", "<i2", "<i4", "<f2", "bfloat16")
 WIDTHS = {4: "<f4", 2: "<i2", 1: "<i1"}
 MAX_RANK = 4
+WEIGHT = re.compile(r"/linear_\d/weight$")
+"""Matches the matrix of a linear layer. The layer adds zeros if the file has no bias for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
     """A tensor of the file; `dtype` is a name of numpy, or `bfloat16`."""
 
+    name: str  # the main one, if the tensor has several
     dtype: str
     shape: tuple[int, ...]
-    offset: int
+    offset: int | None  # None for zeros, which are not in the file
 
 
-class CTranslate2File:
-    """The tensors of a mapped `model.bin`. A tensor may have further names, its aliases."""
+class CTranslate2File(TensorFile):
+    """The tensors of a mapped `model.bin`. A tensor may have several names."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.data = map_file(path)
         self.place = 0
-        self.variables: dict[str, Variable] = {}
-        self.aliases: dict[str, str] = {}
+        self.entries: dict[str, Variable] = {}
         try:
             self._read()
         except (struct.error, UnicodeDecodeError, IndexError, KeyError) as error:
@@ -65,12 +68,15 @@ class CTranslate2File:
         self.spec, self.revision = self._text(), self._number("<I")
         for _ in range(self._number("<I")):
             name = self._text()
-            self.variables[name] = self._variable(name)
+            self.entries[name] = self._variable(name)
         for _ in range(self._number("<I") if self.version >= ALIASED else 0):
             alias, name = self._text(), self._text()
-            if self.aliases.get(name, name) not in self.variables:
+            if name not in self.entries:
                 raise self._damaged(f"{alias} stands for {name}, which is missing")
-            self.aliases[alias] = self.aliases.get(name, name)
+            self.entries[alias] = self.entries[name]
+        for name in [name for name in self.entries if WEIGHT.search(name)]:
+            bias = f"{name.removesuffix('weight')}bias"
+            self.entries.setdefault(bias, Variable(bias, "<f4", self.shape(name)[:1], None))
         if self.place != len(self.data):
             raise self._damaged(f"it has {len(self.data)} bytes; its contents end at {self.place}")
 
@@ -98,58 +104,54 @@ class CTranslate2File:
         start, self.place = self.place, self.place + num_bytes
         if num_bytes != math.prod(shape) * width or self.place > len(self.data):
             raise self._damaged(f"{name} of shape {shape} has {num_bytes} bytes")
-        return Variable(dtype, shape, start)
-
-    def name_of(self, name: str) -> str:
-        """Returns the main name of a tensor that has several."""
-        return self.aliases.get(name, name)
-
-    def __contains__(self, name: str) -> bool:
-        return self.name_of(name) in self.variables
+        return Variable(name, dtype, shape, start)
 
     def scalar(self, name: str, default: float) -> float:
         if name not in self:
             return default
-        values = self._values(self.name_of(name))
+        values = self._values(name)
         if values.size != 1:
             raise self._damaged(f"{name} is not one number")
         return float(values.item())
 
     def is_int8(self, name: str) -> bool:
-        return name in self and self.variables[self.name_of(name)].dtype == "<i1"
+        return name in self and self.entries[name].dtype == "<i1"
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return self.variables[self.name_of(name)].shape if name in self else ()
+        return self.entries[name].shape if name in self else ()
 
-    def array(self, name: str) -> NDArray[np.float32]:
+    def __getitem__(self, name: str) -> NDArray[np.float32]:
         """Returns a tensor as float32; integers are divided by their scales."""
-        name = self.name_of(name)
-        values, variable = self._values(name), self.variables[name]
-        if variable.dtype in ("<i1", "<i2"):
+        values, dtype = self._values(name), self.entries[name].dtype
+        if dtype in ("<i1", "<i2"):
             scales = self._scales(name)  # (out) or (1)
             return values.astype(np.float32) / scales.reshape(-1, *[1] * (values.ndim - 1))
-        if variable.dtype == "bfloat16":
+        if dtype == "bfloat16":
             return (values.astype(np.uint32) << 16).view(np.float32)
         return values.astype(np.float32)
 
-    def integers(self, name: str) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        """Returns a view of an int8 matrix, and its scales: one for each row, or one for all."""
-        name = self.name_of(name)
-        return self._values(name), self._scales(name)
+    def integers(self, name: str) -> Integers | None:
+        if not self.is_int8(name):
+            return None
+        values = self._values(name)
+        return values, np.float32(1) / np.broadcast_to(self._scales(name), len(values))
 
     def _scales(self, name: str) -> NDArray[np.float32]:
         """Returns the numbers by which weights were multiplied: one for each row, or one (1)."""
-        scale = self.variables.get(f"{name}_scale")
-        shape = self.variables[name].shape
+        variable = self.entries[name]
+        name, shape = f"{variable.name}_scale", variable.shape
+        scale = self.entries.get(name)
         if scale is None or scale.dtype != "<f4" or scale.shape not in ((), (1,), shape[:1]):
-            raise self._damaged(f"{name} has no scales for its {shape} integers")
-        found: NDArray[np.float32] = self._values(f"{name}_scale").reshape(-1)
+            raise self._damaged(f"{variable.name} has no scales for its {shape} integers")
+        found: NDArray[np.float32] = self._values(name).reshape(-1)
         if not (np.isfinite(found) & (found > 0)).all():
-            raise self._damaged(f"{name} has scales that are not above 0")
+            raise self._damaged(f"{variable.name} has scales that are not above 0")
         return found
 
     def _values(self, name: str) -> NDArray[Any]:
-        variable = self.variables[name]
+        variable = self.entries[name]
+        if variable.offset is None:
+            return np.zeros(variable.shape, variable.dtype)
         dtype = np.dtype("<u2" if variable.dtype == "bfloat16" else variable.dtype)
         values = np.frombuffer(self.data, dtype, math.prod(variable.shape), variable.offset)
         return values.reshape(variable.shape)

@@ -1,16 +1,15 @@
 """Reads JSON and YAML files, maps files, and finds weight files. Does not import torch."""
 
-import ctypes
 import hashlib
 import json
 import mmap
-import re
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
 from model.regular_files import MAX_WEIGHT_BYTES, check_file
@@ -25,10 +24,6 @@ PyYAML raises built-in errors for malformed dates, booleans and numbers, and for
 POINTER = b"version https://git-lfs.github.com/spec/v1"
 """First line of every pointer of Git LFS. Source: git-lfs, docs/spec.md."""
 
-SMAPS = Path("/proc/self/smaps")
-MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+ +(.*)\n((?:[A-Z].*\n?)*)", re.M)
-UNCHANGED = re.compile(r"^Anonymous: +0 kB$", re.M)
-
 INDEX = ".index.json"
 WEIGHTS = (
     "model.safetensors",
@@ -39,6 +34,27 @@ WEIGHTS = (
 """Names of weight files, in order of preference. The first file that exists is read."""
 
 REVISION_DIGITS = 12
+
+Arrays = Mapping[str, NDArray[np.float32]]
+"""Tensors by name."""
+
+Integers = tuple[NDArray[np.int8], NDArray[np.float32]]
+"""The int8 values of a matrix (out, in), and the step between two values of each row."""
+
+
+class TensorFile(Arrays):
+    """The tensors of a file. A tensor is read when it is used."""
+
+    entries: dict[str, Any]  # the place, type and shape of each tensor, by name
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
 
 
 def read_json(path: Path) -> Any:
@@ -65,7 +81,7 @@ def read_options_if_there(path: Path) -> dict[str, Any]:
 def unsupported(options: Mapping[str, Any], supported: Mapping[str, Collection[Any]]) -> list[str]:
     """Returns one reason for each option whose value is not among those implemented."""
     return [
-        f"{name} is {options[name]!r}, supported: {next(iter(values))!r}"
+        f"{name} is {options[name]!r}, supported: {', '.join(map(repr, values))}"
         for name, values in supported.items()
         if name in options and options[name] not in values
     ]
@@ -140,28 +156,6 @@ def map_file(path: Path) -> mmap.mmap | bytes:
         if not path.stat().st_size:
             return b""  # an empty file cannot be mapped
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-
-def forget_pages(path: Path) -> None:
-    """Frees the memory that a mapped file takes, on Linux.
-
-    A page that is used again is read from the file again. Mappings that were written to stay.
-    """
-    if sys.platform == "linux" and SMAPS.exists():
-        madvise = ctypes.CDLL(None).madvise
-        for start, size in unchanged_mappings(SMAPS.read_text("utf-8", "replace"), path):
-            madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_DONTNEED)
-
-
-def unchanged_mappings(smaps: str, path: Path) -> Iterator[tuple[int, int]]:
-    """Yields (address, number of bytes) of each mapping of a file that was not written to.
-
-    Source: proc_pid_smaps(5); `Anonymous` is the part of a mapping whose content is in no file.
-    """
-    whole = str(path.resolve())
-    for start, end, name, fields in MAPPING.findall(smaps):
-        if name == whole and UNCHANGED.search(fields):
-            yield int(start, 16), int(end, 16) - int(start, 16)
 
 
 def find_weights(folder: Path, others: Iterable[str] = ()) -> Path:

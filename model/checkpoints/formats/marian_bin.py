@@ -7,12 +7,9 @@ Source: marian-dev, src/common/binary.cpp (layout) and src/tensors/cpu/intgemm_i
 """
 
 import math
-import mmap
 import struct
 import zipfile
 import zlib
-from collections.abc import Container
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,9 +17,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from model.checkpoints.formats.files import YAML_ERRORS, load_yaml, map_file
+from model.checkpoints.formats.files import YAML_ERRORS, Integers, TensorFile, load_yaml, map_file
 from model.errors import CheckpointFormatError, UnsupportedModelError
-from model.quantization.int8 import QuantizedMatrix, quantize_matrix
 from model.regular_files import MAX_WEIGHT_BYTES, check_file
 
 VERSION = 1
@@ -44,8 +40,6 @@ DAMAGE = (
 MAX_RATIO = 20
 """Largest ratio of the unpacked size of an `.npz` file to its size."""
 
-HUGE_PAGE, LINE = 2 << 20, 64
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -62,8 +56,11 @@ class Item:
         return math.prod(self.shape)
 
 
-class MarianFile:
-    """The items of a mapped `.bin` file: its tensors, and one item with the training options."""
+class MarianFile(TensorFile):
+    """The items of a mapped `.bin` file: its tensors, and one item with the training options.
+
+    The tensors are matrices (out, in), embedding tables (V, D) and vectors, as float32.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,13 +69,20 @@ class MarianFile:
             items = self._read_items()
         except (struct.error, OverflowError, UnicodeDecodeError) as error:
             raise CheckpointFormatError(f"{path.name} is cut short or damaged: {error}") from error
-        self.items = {item.name: item for item in items}
-        if len(self.items) < len(items):
+        self.entries = {item.name: item for item in items}
+        if len(self.entries) < len(items):
             raise CheckpointFormatError(f"{path.name} has two items of the same name")
-        end = max((item.offset + item.num_bytes for item in self.items.values()), default=0)
+        end = max((item.offset + item.num_bytes for item in items), default=0)
         if end != len(self.data):
             raise CheckpointFormatError(
                 f"{path.name} has {len(self.data)} bytes; its items end at {end}"
+            )
+        self.options_item = self.entries.pop(OPTIONS_ITEM, None)
+        known = {INTGEMM8, *FLOATS}
+        unknown = [i for i in self.entries.values() if i.type not in known]
+        if unknown:
+            raise UnsupportedModelError(
+                path.name, [f"{i.name} has type {i.type:#x}" for i in unknown]
             )
 
     def _read_items(self) -> list[Item]:
@@ -110,7 +114,7 @@ class MarianFile:
         return items
 
     def options(self) -> dict[str, Any]:
-        item = self.items.get(OPTIONS_ITEM)
+        item = self.options_item
         if item is None:
             raise CheckpointFormatError(f"{self.path.name} has no {OPTIONS_ITEM}")
         text = self.data[item.offset : item.offset + item.num_bytes].rstrip(b"\0")
@@ -122,18 +126,8 @@ class MarianFile:
             raise CheckpointFormatError(f"{self.path.name}: {OPTIONS_ITEM} is not a mapping")
         return cast("dict[str, Any]", options)
 
-    def arrays(self, without: Container[str] = ()) -> dict[str, NDArray[np.float32]]:
-        """Returns matrices (out, in), embedding tables (V, D) and vectors, as float32."""
-        tensors = {name: item for name, item in self.items.items() if name != OPTIONS_ITEM}
-        known = {INTGEMM8, *FLOATS}
-        unknown = [
-            f"{i.name} has type {i.type:#x}" for i in tensors.values() if i.type not in known
-        ]
-        if unknown:
-            raise UnsupportedModelError(self.path.name, unknown)
-        return {name: self._array(i) for name, i in tensors.items() if name not in without}
-
-    def _array(self, item: Item) -> NDArray[np.float32]:
+    def __getitem__(self, name: str) -> NDArray[np.float32]:
+        item = self.entries[name]
         if item.type not in FLOATS:
             values, multiplier = self._integers(item)
             return values.astype(np.float32, order="C") / np.float32(multiplier)
@@ -141,7 +135,14 @@ class MarianFile:
         self._check(item, item.size * FLOATS[item.type].itemsize)
         floats = np.frombuffer(self.data, FLOATS[item.type], item.size, item.offset)
         array = floats.reshape(item.shape).astype(np.float32)
-        return np.ascontiguousarray(array.T) if is_matrix and not is_table(item.name) else array
+        return np.ascontiguousarray(array.T) if is_matrix and not is_table(name) else array
+
+    def integers(self, name: str) -> Integers | None:
+        item = self.entries[name]
+        if item.type != INTGEMM8:
+            return None
+        values, multiplier = self._integers(item)
+        return values, np.full(len(values), np.float32(1) / np.float32(multiplier))
 
     def _integers(self, item: Item) -> tuple[NDArray[np.int8], float]:
         """Returns a view of int8 values, and their multiplier, by which they are divided."""
@@ -162,16 +163,8 @@ class MarianFile:
 
     @property
     def is_quantized(self) -> bool:
-        return any(i.type == INTGEMM8 for i in self.items.values() if min(i.shape, default=0) > 1)
-
-    def quantized(self, name: str) -> QuantizedMatrix:
-        """Returns a matrix (out, in) or table (V, D); floats are rounded."""
-        item = self.items[name]
-        if item.type == INTGEMM8:
-            values, multiplier = self._integers(item)
-            step = np.float32(1) / np.float32(multiplier)
-            return QuantizedMatrix(copy_of(values), np.full(len(values), step))
-        return quantize_matrix(self._array(item))
+        matrices = (i for i in self.entries.values() if min(i.shape, default=0) > 1)
+        return any(i.type == INTGEMM8 for i in matrices)
 
     def _check(self, item: Item, needed: int) -> None:
         is_cut = needed > item.num_bytes or item.offset + item.num_bytes > len(self.data)
@@ -193,17 +186,18 @@ class MarianNpz(MarianFile):
     def __init__(self, path: Path) -> None:
         self.path = path
         arrays = _read(path)
-        self.items = {}
+        self.entries = {}
         blobs, offset, unknown = [], 0, []
         for name, array in arrays.items():
             kind = TYPES.get(array.dtype, 0)
             if not kind and not (name == OPTIONS_ITEM and array.dtype in BYTES):
                 unknown.append(f"{name} has type {array.dtype}")
             blobs.append(array.tobytes())
-            self.items[name] = Item(name, kind, array.shape, offset, len(blobs[-1]))
+            self.entries[name] = Item(name, kind, array.shape, offset, len(blobs[-1]))
             offset += len(blobs[-1])
         if unknown:
             raise UnsupportedModelError(path.name, unknown)
+        self.options_item = self.entries.pop(OPTIONS_ITEM, None)
         self.data = b"".join(blobs)
 
 
@@ -232,26 +226,3 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
             f"{path.name} holds {', '.join(strange)}, which is not an array"
         )
     return arrays
-
-
-def copy_of(array: NDArray[Any]) -> NDArray[Any]:
-    """Returns a contiguous copy that begins at a cache line.
-
-    A copy of 2 MiB or more lies in huge pages, if the system has them: random reads are faster.
-    """
-    if array.nbytes < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return _copy_to(np.empty(array.nbytes + LINE, np.uint8), LINE, array)
-    # By default, the kernel gives huge pages to private memory only. One more page leaves room
-    # for the alignment; a page that is never written takes no memory.
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)
-    with suppress(OSError):  # a kernel without huge pages refuses the advice
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return _copy_to(np.frombuffer(memory, np.uint8), HUGE_PAGE, array)
-
-
-def _copy_to(memory: NDArray[np.uint8], alignment: int, array: NDArray[Any]) -> NDArray[Any]:
-    start = -memory.ctypes.data % alignment
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy

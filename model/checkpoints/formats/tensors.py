@@ -15,20 +15,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from model.checkpoints.formats.files import INDEX, check_pointers, read_index, weight_files
+from model.checkpoints.formats.files import INDEX, Arrays, check_pointers, read_index, weight_files
 from model.errors import CheckpointFormatError
 from model.regular_files import MAX_WEIGHT_BYTES, check_file
-
-Arrays = dict[str, NDArray[np.float32]]
 
 # Finds the reason in PyTorch's message about a pickle that holds other objects than tensors.
 # PyTorch's advice, which follows the reason, is left out.
 REFUSED = re.compile(r"Unsupported (?:global|class)[^\n]*?(?= was not| which|$)", re.M)
 
 
-def read_tensors(weights: Path) -> Arrays:
+def read_tensors(weights: Path) -> dict[str, NDArray[np.float32]]:
     """Returns every tensor as float32; `weights` is the result of `find_weights`."""
-    arrays: Arrays = {}
+    arrays: dict[str, NDArray[np.float32]] = {}
     places: dict[str, str] = {}
     check_pointers(weight_files(weights))
     for path in weight_files(weights):
@@ -92,7 +90,9 @@ def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
     return array
 
 
-def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights: Path) -> Arrays:
+def merge_copies(
+    arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights: Path
+) -> dict[str, NDArray[np.float32]]:
     """Keeps one name of each tensor; `copies` maps it to other names, which must be equal."""
     merged = dict(arrays)
     for kept, others in copies.items():
