@@ -1,8 +1,5 @@
 """An HTTP worker: a process that answers HTTP requests.
 
-The worker splits each request into work items, such as sentences, and sends them to the main
-process, which returns the results.
-
 The command is `python -m service.http_workers.http_worker CHANNEL LISTENER...`. The arguments are
 inherited file descriptors: the worker's end of a socket pair, and the listening sockets.
 """

@@ -1,8 +1,7 @@
 """The main process of a server with several HTTP workers.
 
-HTTP workers are processes that answer the requests of clients. Device workers are processes that
-run the models. The main process keeps both running, and passes the messages of the HTTP workers to
-the core.
+It keeps the HTTP workers and the device workers running, and passes the messages of the HTTP
+workers to the core.
 """
 
 import asyncio
@@ -20,18 +19,12 @@ from service.core import Core, CoreLease, build_core
 from service.errors import InternalError, ServiceError, fault
 from service.http_workers.messages import (
     Answer,
-    Ask,
-    Count,
-    Drain,
+    Call,
     FromHttpWorker,
     HttpWorkerConfig,
-    Listening,
-    Ping,
     Refusal,
     Release,
     Results,
-    Serve,
-    Served,
     Submit,
 )
 from service.ipc import channel, processes
@@ -80,17 +73,17 @@ class HttpWorkerLink:
             case Release():
                 if lease := self.leases.pop(message.lease, None):
                     lease.release()
-            case Count():
-                self._count(message)
-            case Served():
-                self.served[message.id].set_result(message.failure)
-            case Listening():
+            case Answer():
+                self.served[message.id].set_result(message.value)
+            case Call("listening"):  # the HTTP worker accepts connections, or answers a ping
                 self.is_listening = True
                 self.on_listening()
-            case Ask():
+            case Call(id=0):
+                self._count(message)
+            case Call():
                 self._begin(message.id, self._answer(message))
 
-    def _count(self, message: Count) -> None:
+    def _count(self, message: Call) -> None:
         subject = message.arguments[0]
         if message.method == "begin":
             self.inflight[subject] += 1
@@ -117,18 +110,14 @@ class HttpWorkerLink:
                 self.core.metrics.lose(name, count)
 
     async def serve(self, models: ModelSet) -> str | None:
-        """Replaces the served models; returns the reason why the HTTP worker cannot serve them.
-
-        The method does not wait for an HTTP worker that is still starting, because a disk that
-        hangs may delay the start for ever.
-        """
+        """Replaces the served models; returns the reason why the HTTP worker cannot serve them."""
         if self.is_lost:
             return None
         number = next(self.ids)
         future = self.served[number] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda _: self.served.pop(number))
-        self.outbox.send(Serve(number, models))
-        if not self.is_listening:
+        self.outbox.send(Call("serve", (models,), number))
+        if not self.is_listening:  # a disk that hangs may delay the start for ever
             return None
         await asyncio.wait({future})
         return None if future.cancelled() else future.result()
@@ -163,7 +152,7 @@ class HttpWorkerLink:
             self.leases[message.lease] = lease
         return lease
 
-    async def _answer(self, message: Ask) -> None:
+    async def _answer(self, message: Call) -> None:
         try:
             value = await getattr(self.core, message.method)(*message.arguments)
             self.outbox.send(Answer(message.id, value))
@@ -231,8 +220,8 @@ class MainProcess:
     async def _drain(self, has_delay: bool) -> None:
         """Drains the HTTP workers, and returns when all of them have ended.
 
-        The HTTP workers have their own copies of the listening sockets. After the time limit, the
-        channels of the remaining HTTP workers are closed, and STOP_SECONDS later they are killed.
+        After the time limit, the channels of the remaining ones are closed, and STOP_SECONDS later
+        they are killed.
         """
         seconds = self.settings.drain_timeout_seconds + processes.STOP_SECONDS
         seconds += self.settings.drain_delay_seconds * has_delay
@@ -241,7 +230,7 @@ class MainProcess:
             listener.close()
         for link, started in self.links.items():
             if link.is_listening:
-                link.outbox.send(Drain(has_delay))
+                link.outbox.send(Call("drain", (has_delay,)))
             else:
                 started.writer.close()
         await self.keeper.wait(seconds)
@@ -303,9 +292,9 @@ class MainProcess:
         return processes.STOP_SECONDS if self.keeper.is_stopping else timeout
 
     def _expects_message(self, link: HttpWorkerLink) -> bool:
-        """Sends a Ping to an HTTP worker that has started; returns whether a Ping was sent."""
+        """Sends a ping to an HTTP worker that has started; returns whether a ping was sent."""
         if link.is_listening:
-            link.outbox.send(Ping())
+            link.outbox.send(Call("listen"))
         return link.is_listening
 
     def _listens(self) -> None:

@@ -13,16 +13,10 @@ from typing import Any
 from service.errors import ServiceError, stopping
 from service.http_workers.messages import (
     Answer,
-    Ask,
-    Count,
-    Drain,
-    Listening,
-    Ping,
+    Call,
     Refusal,
     Release,
     Results,
-    Serve,
-    Served,
     Submit,
     ToHttpWorker,
 )
@@ -30,8 +24,6 @@ from service.ipc import channel
 from service.ipc.channel import Inbox, Outbox
 from service.items import ResultStream, WorkItem
 from service.metrics.figures import Ended
-from service.settings.keys import RateLimits
-from service.tasks.backend import Status
 from service.workers.messages import ModelSet
 
 logger = logging.getLogger("regard.http_worker")
@@ -40,6 +32,15 @@ FINAL_SECONDS = 1.0
 """Time at the end of the process, in which cancelled requests are answered and counted."""
 
 ChangeModels = Callable[[ModelSet], Any]
+
+
+def method(name: str) -> Callable[..., Any]:
+    """Returns a method that calls the method of the same name in the main process."""
+
+    async def call(self: "RemoteBackend", *arguments: Any) -> Any:
+        return await self.ask(Call(name, arguments, next(self.ids)))
+
+    return call
 
 
 class RemoteBackend:
@@ -52,7 +53,7 @@ class RemoteBackend:
     """
 
     def __init__(self, on_drain: Callable[[bool], None], on_lost: Callable[[], None]) -> None:
-        self.on_drain = on_drain
+        self.drain = on_drain
         self.on_lost = on_lost
         self.change_models: ChangeModels | None = None
         self.ids = itertools.count(1)
@@ -83,22 +84,22 @@ class RemoteBackend:
     def begin(self, task: str) -> None:
         self.num_open += 1
         self.idle.clear()
-        self.outbox.post(Count("begin", (task,)))
+        self.outbox.post(Call("begin", (task,)))
 
     def end(self, ended: Ended) -> None:
         self.num_open -= 1
         if not self.num_open:
             self.idle.set()
-        self.outbox.post(Count("end", (ended,)))
+        self.outbox.post(Call("end", (ended,)))
 
     def count_refused(self, task: str, number: int) -> None:
-        self.outbox.post(Count("count_refused", (task, number)))
+        self.outbox.post(Call("count_refused", (task, number)))
 
     def count_call(self, model: str, outcome: str) -> None:
-        self.outbox.post(Count("count_call", (model, outcome)))
+        self.outbox.post(Call("count_call", (model, outcome)))
 
     def listen(self) -> None:
-        self.outbox.send(Listening())
+        self.outbox.send(Call("listening"))
 
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> "RemoteLease":
         # Without `at_once`, the first `submit` asks for the admission.
@@ -107,38 +108,19 @@ class RemoteBackend:
             await lease.ask()
         return lease
 
-    async def status(self) -> Status:
-        status: Status = await self.ask(Ask, "status", ())
-        return status
+    status, metrics_text, take = method("status"), method("metrics_text"), method("take")
+    load_model, unload_model = method("load_model"), method("unload_model")
+    require = method("require")
 
-    async def metrics_text(self, is_openmetrics: bool) -> bytes:
-        text: bytes = await self.ask(Ask, "metrics_text", (is_openmetrics,))
-        return text
-
-    async def take(self, account: str, limits: RateLimits, characters: int) -> None:
-        await self.ask(Ask, "take", (account, limits, characters))
-
-    async def load_model(self, name: str, source: str) -> str:
-        state: str = await self.ask(Ask, "load_model", (name, source))
-        return state
-
-    async def require(self, names: Sequence[str]) -> None:
-        await self.ask(Ask, "require", (names,))
-
-    async def unload_model(self, name: str) -> str:
-        state: str = await self.ask(Ask, "unload_model", (name,))
-        return state
-
-    async def ask(self, kind: type[Ask | Submit], *values: Any) -> Any:
+    async def ask(self, message: Call | Submit) -> Any:
         if self.is_lost:
             raise stopping()
-        number = next(self.ids)
-        future = self.waiting[number] = asyncio.get_running_loop().create_future()
-        self.outbox.send(kind(number, *values))
+        future = self.waiting[message.id] = asyncio.get_running_loop().create_future()
+        self.outbox.send(message)
         try:
             return await future
         finally:
-            del self.waiting[number]
+            del self.waiting[message.id]
 
     async def _listen(self, inbox: Inbox) -> None:
         def receive(messages: list[ToHttpWorker]) -> None:
@@ -166,12 +148,10 @@ class RemoteBackend:
                     future.set_result(message.value)
             case Refusal():
                 self._refuse(message)
-            case Ping():
-                self.listen()
-            case Drain():
-                self.on_drain(message.has_delay)
-            case Serve():
-                task = asyncio.create_task(self._serve(message))
+            case Call(id=0):
+                getattr(self, message.method)(*message.arguments)
+            case Call():
+                task = asyncio.create_task(self._answer(message))
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)
 
@@ -182,15 +162,22 @@ class RemoteBackend:
         elif future is not None and not future.done():
             future.set_exception(refusal.error)
 
-    async def _serve(self, serve: Serve) -> None:
+    async def _answer(self, call: Call) -> None:
+        self.outbox.send(Answer(call.id, await getattr(self, call.method)(*call.arguments)))
+
+    async def serve(self, models: ModelSet) -> str | None:
+        """Serves other models from now on; returns the reason if that fails.
+
+        If models are removed, the method first waits until the requests for these models have
+        ended. The wait is at most the time limit of a request.
+        """
         assert self.change_models is not None  # it is set before messages are read
-        failure = None
         try:
-            await self.change_models(serve.models)
+            await self.change_models(models)
         except Exception as error:
             logger.exception("the models cannot be changed")
-            failure = str(error)
-        self.outbox.send(Served(serve.id, failure))
+            return str(error)
+        return None
 
 
 @dataclass(eq=False)
@@ -207,7 +194,8 @@ class RemoteLease:
     async def ask(self) -> None:
         self.is_held = True
         try:
-            await self.backend.ask(Submit, self.number, self.tokens, (), 0.0, 0, self.client)
+            ask = next(self.backend.ids), self.number, self.tokens, (), 0.0, 0, self.client
+            await self.backend.ask(Submit(*ask))
         except ServiceError:
             self.is_held = False
             raise

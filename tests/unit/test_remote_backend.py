@@ -18,7 +18,7 @@ from service.errors import (
 )
 from service.http_workers import remote_backend
 from service.http_workers.main_process import HttpWorkerLink
-from service.http_workers.messages import Drain, Listening, Release, Served, Submit
+from service.http_workers.messages import Answer, Call, Release, Submit
 from service.items import WorkItem
 from service.workers.messages import ModelSet
 from tests.unit.remote import Ends, begin, compute, connected
@@ -256,14 +256,14 @@ async def test_change_of_models_does_not_wait_for_a_lost_or_starting_worker() ->
     link = HttpWorkerLink(core_of(make_scheduler()), Mock(), lambda: None)
     assert await serve(link) is None
     (number,) = link.served
-    link.receive(Served(number, None))
+    link.receive(Answer(number, None))
     await asyncio.sleep(0)
     assert not link.served
-    link.receive(Listening())
+    link.receive(Call("listening"))
     waiting = asyncio.create_task(serve(link))
     while not link.served:
         await asyncio.sleep(0)
-    link.receive(Served(number + 1, "no"))
+    link.receive(Answer(number + 1, "no"))
     assert await waiting == "no"
     assert not link.served
     waiting = asyncio.create_task(serve(link))
@@ -312,11 +312,11 @@ async def test_fault_in_the_handling_of_a_message_does_not_end_the_channel(
     def fail(_: bool) -> None:
         raise ValueError(SECRET)
 
-    ends.backend.on_drain = fail
-    ends.link.outbox.send(Drain(False))
+    ends.backend.drain = fail
+    ends.link.outbox.send(Call("drain", (False,)))
     request = await begin(ends, sentences(1))
     ends.worker.finish_all()
     assert numbers(await request) == [2]
 
-    assert "a message of the main process was not handled (Drain): ValueError" in caplog.text
+    assert "a message of the main process was not handled (Call): ValueError" in caplog.text
     assert SECRET not in caplog.text
