@@ -21,7 +21,6 @@ INTERRUPTED = 130
 
 
 def read_settings(flags: dict[str, Any]) -> Settings:
-    """Reads the settings from flags and the environment; a flag overrides its variable."""
     try:
         return Settings(**flags)
     except ValidationError as error:

@@ -41,7 +41,6 @@ class ServiceError(Exception):
 
     @property
     def joined(self) -> str:
-        """The message with the details."""
         return f"{self.message}; {self.details}" if self.details else self.message
 
 
@@ -131,8 +130,6 @@ class InternalError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """The values that stand for a class of errors in responses and in metrics."""
-
     status: int
     error_type: str
     outcome: str
@@ -198,6 +195,6 @@ class Fault(str):
 
 
 def fault(error: Exception) -> Fault:
-    """Returns the parts of an error for the log; the message might quote a client's text."""
+    # The message might quote a client's text.
     frames = "".join(traceback.format_tb(error.__traceback__))
     return Fault(f"{type(error).__name__}\n{frames}")

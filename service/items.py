@@ -47,7 +47,6 @@ CAPACITY_TOKENS = (CAPACITY_BATCHES * CPU_BATCH_TOKENS, CAPACITY_BATCHES * GPU_B
 
 
 def bucket_of(num_tokens: int) -> int:
-    """Returns the length bucket of a text; bucket 0 has the shortest texts."""
     return bisect_left(BUCKET_TOKENS, num_tokens)
 
 
@@ -100,23 +99,8 @@ class WorkItem(ABC):
     """
 
     __slots__ = (
-        "attempts",
-        "bucket",
-        "client",
-        "cost",
-        "created",
-        "deadline",
-        "dispatched",
-        "id",
-        "index",
-        "load",
-        "occupancy",
-        "queue",
-        "receiver",
-        "rows",
-        "shared",
-        "tokens",
-        "work",
+        *("attempts", "bucket", "client", "cost", "created", "deadline", "dispatched", "id"),
+        *("index", "load", "occupancy", "queue", "receiver", "rows", "shared", "tokens", "work"),
     )
 
     kind: ClassVar[str]

@@ -79,7 +79,6 @@ def running_server(
 
 @contextmanager
 def reserved_port() -> Iterator[int]:
-    """Yields a port of the loopback interface, for a server that this process starts."""
     # A bound socket keeps the port from other programs; SO_REUSEADDR lets the server listen too.
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

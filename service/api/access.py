@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Scope
 
 from service.errors import SHOWN_CHARS, ForbiddenError, MisdirectedError, NotFoundError
+from service.settings import Settings
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -32,10 +33,8 @@ class Hosts:
     An IP address is always allowed, because rebinding needs a name. A request without the header
     Host is allowed too: it comes from no browser, because every browser sends this header.
 
-    Args:
-        allowed: Allowed names. `*.example.org` allows all names below example.org, and `*` allows
-            all names. Without a name, a server on a loopback address allows the names of this
-            machine, and any other server allows all names.
+    Without allowed names, a server on a loopback address allows the names of this machine, and any
+    other server allows all names.
     """
 
     def __init__(self, allowed: Sequence[str], bound: str) -> None:
@@ -101,12 +100,6 @@ OWN_SITE = (b"same-origin", b"none")
 
 
 class Origins:
-    """Decides which pages may call the server.
-
-    Args:
-        allowed: Allowed origins, in addition to the server's own. `*` allows all origins.
-    """
-
     def __init__(self, allowed: Sequence[str]) -> None:
         self.allowed = {origin.lower().removesuffix("/").encode() for origin in allowed}
         self.allows_all = ANY in allowed
@@ -125,36 +118,26 @@ class Origins:
     def check(self, method: str, headers: RawHeaders) -> None:
         """Refuses a request from a page whose origin is not allowed.
 
-        Browsers send Origin with every request whose method is not in SAFE. A page that is not in
-        REGARD_ALLOWED_ORIGINS must be the server's own: the value of Sec-Fetch-Site must be in
-        OWN_SITE. If this header is absent, the origin must match the header Host. Other programs
-        send no Origin, or one that is neither a web address nor `null`.
+        A page of the server itself has a value of OWN_SITE or, in old browsers, an origin that
+        matches the header Host. Programs send no Origin, or one that is no web address.
         """
-        if self.allows_all or method in SAFE:
+        sent = dict(headers)
+        site, host = sent.get(b"sec-fetch-site"), sent.get(b"host", b"").lower()
+        if self.allows_all or method in SAFE or site in OWN_SITE:
             return
-        for name, value in headers:
-            if name == b"origin":
-                self._check(value.lower(), dict(headers))
-
-    def _check(self, origin: bytes, sent: dict[bytes, bytes]) -> None:
-        if origin in self.allowed or not origin.startswith((b"http:", b"https:", b"null")):
-            return
-        site = sent.get(b"sec-fetch-site")
-        if site in OWN_SITE:
-            return
-        if site is None and origin.partition(b"://")[2] == sent.get(b"host", b"").lower():
-            return
-        shown = origin.decode("latin-1")[:SHOWN_CHARS]
-        raise ForbiddenError(
-            f"pages of {shown} may not call this server",
-            details="add the origin to REGARD_ALLOWED_ORIGINS, such as "
-            "REGARD_ALLOWED_ORIGINS=https://example.org; * allows all pages",
-        )
+        for origin in (value.lower() for name, value in headers if name == b"origin"):
+            is_page = origin.startswith((b"http:", b"https:", b"null"))
+            is_own = site is None and origin.partition(b"://")[2] == host
+            if is_page and not is_own and origin not in self.allowed:
+                shown = origin.decode("latin-1")[:SHOWN_CHARS]
+                raise ForbiddenError(
+                    f"pages of {shown} may not call this server",
+                    details="add the origin to REGARD_ALLOWED_ORIGINS, such as "
+                    "REGARD_ALLOWED_ORIGINS=https://example.org; * allows all pages",
+                )
 
 
 class CrossOrigin(CORSMiddleware):
-    """Answers the preflights of pages of other origins."""
-
     def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:
         super().__init__(
             app,
@@ -174,10 +157,10 @@ class CrossOrigin(CORSMiddleware):
 class AccessRules:
     """The rules of one server; without an admin port (0), all routes are on every port."""
 
-    def __init__(self, hosts: Hosts, origins: Origins, admin_port: int = 0) -> None:
-        self.hosts = hosts
-        self.origins = origins
-        self.admin_port = admin_port
+    def __init__(self, settings: Settings) -> None:
+        self.hosts = Hosts(settings.allowed_hosts, settings.host)
+        self.origins = Origins(settings.allowed_origins)
+        self.admin_port = settings.admin_port
 
     def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         host = headers.get(b"host")
@@ -185,11 +168,11 @@ class AccessRules:
             self.hosts.check(host)
         if b"origin" in headers:
             self.origins.check(scope["method"], scope["headers"])
-        if self.admin_port and (scope["path"] == "/metrics" or changes_models(scope)):
+        if not self.admin_port:
+            return
+        method, path = scope["method"], scope["path"]
+        changes_models = method in ("POST", "DELETE") and path.startswith("/v1/models/")
+        if path == "/metrics" or changes_models:
             server = scope.get("server")
             if server is None or server[1] != self.admin_port:
                 raise NotFoundError("there is no such address; GET /docs lists all routes")
-
-
-def changes_models(scope: Scope) -> bool:
-    return scope["method"] in ("POST", "DELETE") and scope["path"].startswith("/v1/models/")

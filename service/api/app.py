@@ -25,7 +25,6 @@ from service.api import (
     vllm,
     weaviate,
 )
-from service.api.access import AccessRules, Hosts, Origins
 from service.api.attention import routes as attention
 from service.api.azure import routes as azure
 from service.api.context import Services
@@ -35,7 +34,6 @@ from service.api.libretranslate import routes as libretranslate
 from service.api.mcp import routes as mcp
 from service.api.middleware import (
     Application,
-    LoadReports,
     RequestMiddleware,
     error_response,
     handle_http_exception,
@@ -51,25 +49,11 @@ from service.http_server.pool import ConnectionPool
 from service.settings import Settings
 from service.tasks.context import RequestContext
 
-DIALECTS = (
-    libretranslate.DIALECT,
-    deepl.DIALECT,
-    google.DIALECT,
-    azure.DIALECT,
-    attention.DIALECT,
-    tei.DIALECT,
-    embeddings.DIALECT,
-    chat.DIALECT,
-    deeplx.DIALECT,
-    extensions.DIALECT,
-    mcp.DIALECT,
-    cohere.DIALECT,
-    vllm.DIALECT,
-    ollama.DIALECT,
-    weaviate.DIALECT,
-    health.DIALECT,
-    page.DIALECT,
+MODULES = (
+    *(libretranslate, deepl, google, azure, attention, tei, embeddings, chat, deeplx),
+    *(extensions, mcp, cohere, vllm, ollama, weaviate, health, page),
 )
+DIALECTS: tuple[Dialect, ...] = tuple(module.DIALECT for module in MODULES)
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -123,24 +107,8 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
             app.include_router(router)
     app.add_exception_handler(HTTPException, handle_http_exception)
     app.add_exception_handler(RequestValidationError, handle_validation_error)
-    access = AccessRules(
-        Hosts(settings.allowed_hosts, settings.host),
-        Origins(settings.allowed_origins),
-        settings.admin_port,
-    )
-    served = RequestMiddleware(
-        app.build_middleware_stack(),
-        services.backend.recorder,
-        requests,
-        Routes(DIALECTS),
-        access,
-        drain,
-        load,
-        tracing,
-        LoadReports(services.backend) if settings.load_reports else None,
-        settings.request_timeout_seconds,
-    )
-    app.serve(served, settings.allowed_origins)
+    stack = app.build_middleware_stack()
+    app.serve(RequestMiddleware(stack, services, Routes(DIALECTS), drain, load, tracing))
     return app
 
 

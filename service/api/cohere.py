@@ -8,19 +8,18 @@ https://docs.cohere.com/reference/rerank.
 
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service.api import vectors
-from service.api.context import context_of
+from service.api.context import HttpContext
 from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
 from service.api.openai.errors import STATUSES
 from service.api.ranking import DocumentsRequest, DocumentsResponse, meta_of, rank_documents
-from service.api.request.parameters import described
-from service.api.request.reading import read_parameters
+from service.api.request.handlers import route
 from service.errors import InvalidRequestError, ServiceError
 from service.items import EMBED, RERANK
 from service.tasks.context import RequestContext
@@ -55,15 +54,14 @@ ranking = APIRouter(tags=["reranking"], responses=COHERE_ERRORS)
 embedding = APIRouter(tags=["embeddings"], responses=COHERE_ERRORS)
 
 
-@ranking.post(
-    "/v1/rerank",
-    operation_id="rerank_of_cohere_1",
-    **described(DocumentsRequest, DocumentsResponse),
-)
-@ranking.post("/v2/rerank", **described(DocumentsRequest, DocumentsResponse))
-async def rerank_documents(request: Request) -> Response:
+RERANK_MODELS = DocumentsRequest, DocumentsResponse
+
+
+@route(ranking.post, "/v1/rerank", *RERANK_MODELS, operation_id="rerank_of_cohere_1")
+@route(ranking.post, "/v2/rerank", *RERANK_MODELS)
+async def rerank_documents(context: HttpContext, body: DocumentsRequest) -> dict[str, Any]:
     """Returns documents in the order of their relevance to a query, best first."""
-    return await rank_documents(request, await read_parameters(request, DocumentsRequest))
+    return await rank_documents(context, body)
 
 
 DIRECTIONS: dict[str | None, dict[str, Any]] = {
@@ -131,21 +129,30 @@ class CohereEmbedResponse(BaseModel):
     meta: dict[str, Any]
 
 
-@embedding.post(
+@route(
+    embedding.post,
     "/v1/embed",
+    CohereEmbedRequest,
+    CohereEmbedResponse,
+    name="embed_texts",
     operation_id="embed_of_cohere_1",
-    **described(CohereEmbedRequest, CohereEmbedResponse),
 )
-@embedding.post("/v2/embed", **described(CohereEmbedRequest, CohereEmbedResponse))
-async def embed_texts(request: Request) -> Response:
+async def embed_texts_1(context: HttpContext, body: CohereEmbedRequest) -> Response:
     """Returns a vector for each text, in one or several types of numbers."""
-    context = context_of(request)
-    body = await read_parameters(request, CohereEmbedRequest)
+    return await embed_types(context, body, is_plain=body.embedding_types is None)
+
+
+@route(embedding.post, "/v2/embed", CohereEmbedRequest, CohereEmbedResponse)
+async def embed_texts(context: HttpContext, body: CohereEmbedRequest) -> Response:
+    """Returns a vector for each text, in one or several types of numbers."""
+    return await embed_types(context, body, is_plain=False)
+
+
+async def embed_types(context: HttpContext, body: CohereEmbedRequest, is_plain: bool) -> Response:
     query = body.query()
-    found, usage = await vectors.embed(request, query)
+    found, usage = await vectors.embed(context, query)
     tokens = sum(usage.num_tokens)
     types: dict[vectors.EmbeddingType, None] = dict.fromkeys(body.embedding_types or ["float"])
-    is_plain = body.embedding_types is None and request.url.path == "/v1/embed"
     reply: dict[str, Any] = {
         "id": context.request_id,
         "response_type": "embeddings_floats" if is_plain else "embeddings_by_type",

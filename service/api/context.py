@@ -11,7 +11,7 @@ from starlette.types import Scope
 from service.api.dialect import OWN, Dialect
 from service.api.keys import KeyRing
 from service.http_server.byte_budget import Reservation
-from service.http_server.pool import ClientConnection
+from service.http_server.connection import Connection
 from service.metrics.figures import NO_MODEL
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
@@ -114,11 +114,12 @@ class Services:
 class HttpContext(RequestContext):
     """The context of a request that came over HTTP. It is `context` in the scope's `state`."""
 
+    services: Services = field(init=False)  # the middleware sets it
     dialect: Dialect = OWN  # decides the shape of errors and the scope that a key needs
     key: ApiKey | None = None  # None on a server without API keys, and before the key is checked
     # First value of each header; names are in lower case.
     headers: dict[bytes, bytes] = field(default_factory=dict)
-    connection: ClientConnection | None = None  # None if an ASGI client in this process sent it
+    connection: Connection | None = None  # None if an ASGI client in this process sent it
     # Whether LoopLoad has accepted the request; None until it is counted.
     is_admitted: bool | None = None
     reservation: Reservation | None = None  # bytes of a large body in the budget of the process

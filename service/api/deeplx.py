@@ -6,18 +6,16 @@ Source: https://github.com/OwO-Network/DeepLX, `service/service.go`.
 import time
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
-from starlette.responses import Response
 
-from service.api.context import context_of, services_of
+from service.api.context import HttpContext
 from service.api.deepl.schemas import TagHandling
 from service.api.dialect import Dialect
 from service.api.errors import KEYS_401, responses_of, status_of
 from service.api.request import translation
-from service.api.request.parameters import FORM, JSON, described
-from service.api.request.reading import read_permitted, unless_disconnected, validated
-from service.api.responses import JSONResponse
+from service.api.request.handlers import route
+from service.api.request.parameters import FORM, JSON
 from service.errors import ServiceError
 from service.tasks.context import RequestContext
 from service.tasks.parameters import Parameters, example, not_empty
@@ -54,33 +52,24 @@ class DeepLXResponse(BaseModel):
     method: Literal["Free"] = "Free"
 
 
-@router.post("/v1/translate", include_in_schema=False)
-@router.post("/deeplx/translate", **described(DeepLXRequest, DeepLXResponse, JSON, FORM))
-async def translate(request: Request) -> Response:
+@route(router.post, "/v1/translate", DeepLXRequest, DeepLXResponse, include_in_schema=False)
+@route(router.post, "/deeplx/translate", DeepLXRequest, DeepLXResponse, JSON, FORM)
+async def translate(context: HttpContext, body: DeepLXRequest) -> DeepLXResponse:
     """Translates a text, in DeepLX's shape. `POST /translate` does it too, if there is no `q`."""
-    return await answer(request, await read_permitted(request))
-
-
-async def answer(request: Request, fields: dict[str, Any]) -> Response:
-    services, context = services_of(request), context_of(request)
-    context.dialect = DIALECT  # /translate belongs to LibreTranslate's dialect
     with context.stage("validate"):
-        body = validated(fields, DeepLXRequest)
         source = "source_lang", body.source_lang
         target = "target_lang", body.target_lang
         wanted = translation.translation_request(
-            services, context, ("text", body.text), source, target, body.tag_handling or ""
+            context, ("text", body.text), source, target, body.tag_handling or ""
         )
-    work = translation.translate(services, wanted, context)
-    (result,) = await unless_disconnected(request, work)
-    reply = DeepLXResponse(
+    (result,) = await translation.translate(context, wanted)
+    return DeepLXResponse(
         id=time.time_ns() // 1_000_000,
         data=result.text,
         alternatives=[],
         source_lang=translation.source_of(result, wanted.source or "").upper(),
         target_lang=body.target_lang,
     )
-    return JSONResponse(reply.model_dump())
 
 
 def deeplx_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:

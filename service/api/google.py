@@ -14,20 +14,18 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.api.context import HttpContext, Services, context_of, services_of
+from service.api.context import HttpContext, services_of
 from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
 from service.api.request.body import merge, read_fields
-from service.api.request.parameters import FORM, JSON, described, query_parameters
-from service.api.request.reading import read_permitted, unless_disconnected, validated
+from service.api.request.handlers import route
+from service.api.request.parameters import FORM, JSON
 from service.api.request.translation import as_texts, detected, translate_each, translation_request
 from service.api.responses import JSONResponse
 from service.errors import InvalidKeyError, MissingKeyError, ServiceError
 from service.tasks.context import RequestContext
-from service.tasks.parameters import ListOf, Parameters, example, not_empty
+from service.tasks.parameters import Parameters, Texts, example
 from service.tasks.threads import run_sized
-from service.tasks.translation.sentences import TranslatedText
-from service.tasks.translation.translator import TranslationRequest
 from service.text.detection import Detection
 from service.text.html_text import pieces
 from service.text.language_codes import display_name
@@ -91,10 +89,7 @@ GOOGLE_ERRORS = responses_of(GoogleErrorBody, 400, 403, 413, 429, 500, 503, 504)
 class GoogleDetectRequest(Parameters):
     model_config = example(q=["The cat sat on the mat."])
 
-    q: str | ListOf[str] = Field(
-        description="Text, or list of texts; in a query or form, `q` may be repeated.",
-        json_schema_extra=not_empty,
-    )
+    q: Texts = Field(description="Text, or list of texts; in a query or form, `q` may be repeated.")
     key: Any = Field(None, description="Key, if the server has keys and no header has one.")
 
 
@@ -149,50 +144,34 @@ class GoogleLanguages(BaseModel):
 router = APIRouter(tags=["google"], responses=GOOGLE_ERRORS)
 
 
-@router.get(
-    PATH,
-    operation_id="google_translate_get",
-    response_model=GoogleData[GoogleTranslations],
-    openapi_extra={"parameters": query_parameters(GoogleTranslateRequest)},
-)
-@router.post(
-    PATH,
-    operation_id="google_translate_post",
-    **described(GoogleTranslateRequest, GoogleData[GoogleTranslations], JSON, FORM),
-)
-async def translate(request: Request) -> Response:
+async def read_all(request: Request, is_keyless: bool) -> dict[str, Any]:
+    query = merge(request.query_params.multi_items())
+    return {**query, **await read_fields(request, is_keyless)}
+
+
+TRANSLATE = PATH, GoogleTranslateRequest, GoogleData[GoogleTranslations]
+
+
+@route(router.get, *TRANSLATE, read=read_all, operation_id="google_translate_get")
+@route(router.post, *TRANSLATE, JSON, FORM, read=read_all, operation_id="google_translate_post")
+async def translate(context: HttpContext, body: GoogleTranslateRequest) -> Any:
     """Translates a text or a list of texts, in Google's shape."""
-    services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = validated(await read_permitted(request, read_all), GoogleTranslateRequest)
         languages = ("source", body.source), ("target", body.target)
-        wanted = translation_request(services, context, ("q", body.q), *languages, body.format)
-    work = _translate(services, wanted, context)
-    results, translated = await unless_disconnected(request, work)
+        wanted = translation_request(context, ("q", body.q), *languages, body.format)
+    (results,) = await translate_each(context, wanted)
+    texts = [result.text for result in results]
+    if wanted.is_html:
+        texts = await run_sized(sum(map(len, texts)), context.deadline, _with_quotes, texts)
     translations = []
-    for result, text in zip(results, translated, strict=True):
+    for result, text in zip(results, texts, strict=True):
         item = {"translatedText": text}
         if result.detected:
             item["detectedSourceLanguage"] = result.detected.language
         if body.model:
             item["model"] = body.model
         translations.append(item)
-    return JSONResponse({"data": {"translations": translations}})
-
-
-async def read_all(request: Request, is_keyless: bool) -> dict[str, Any]:
-    query = merge(request.query_params.multi_items())
-    return {**query, **await read_fields(request, is_keyless)}
-
-
-async def _translate(
-    services: Services, wanted: TranslationRequest, context: HttpContext
-) -> tuple[list[TranslatedText], list[str]]:
-    (results,) = await translate_each(services, [wanted], context)
-    texts = [result.text for result in results]
-    if wanted.is_html:
-        texts = await run_sized(sum(map(len, texts)), context.deadline, _with_quotes, texts)
-    return results, texts
+    return {"data": {"translations": translations}}
 
 
 def _with_quotes(texts: Sequence[str]) -> list[str]:
@@ -208,24 +187,16 @@ def _with_quotes(texts: Sequence[str]) -> list[str]:
     ]
 
 
-@router.get(
-    f"{PATH}/detect",
-    operation_id="google_detect_get",
-    response_model=GoogleData[GoogleDetections],
-    openapi_extra={"parameters": query_parameters(GoogleDetectRequest)},
-)
-@router.post(
-    f"{PATH}/detect",
-    operation_id="google_detect_post",
-    **described(GoogleDetectRequest, GoogleData[GoogleDetections], JSON, FORM),
-)
-async def detect(request: Request) -> Response:
+DETECT = f"{PATH}/detect", GoogleDetectRequest, GoogleData[GoogleDetections]
+
+
+@route(router.get, *DETECT, read=read_all, operation_id="google_detect_get")
+@route(router.post, *DETECT, JSON, FORM, read=read_all, operation_id="google_detect_post")
+async def detect(context: HttpContext, body: GoogleDetectRequest) -> Any:
     """Detects the language of each text, in Google's shape."""
-    services, context = services_of(request), context_of(request)
-    body = validated(await read_permitted(request, read_all), GoogleDetectRequest)
-    texts = as_texts("q", body.q, services.settings, context)
-    found = await unless_disconnected(request, detected(services, texts, context))
-    return JSONResponse({"data": {"detections": [[_detection(best)] for best, *_ in found]}})
+    texts = as_texts(context, "q", body.q)
+    found = await detected(context, texts)
+    return {"data": {"detections": [[_detection(best)] for best, *_ in found]}}
 
 
 def _detection(found: Detection) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import math
 import random
 import re
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,33 +23,20 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service import errors
 from service.api.access import AccessRules, CrossOrigin, RawHeaders
-from service.api.context import HttpContext, OpenRequests, Services, context_of
+from service.api.context import HttpContext, Services, context_of
 from service.api.dialect import Route, Routes
 from service.api.errors import ErrorShape, own_shape
 from service.api.request.parameters import move_definitions
 from service.api.responses import JSONResponse, LengthSender
-from service.errors import (
-    FULL_DISK,
-    OVERLOAD_OUTCOMES,
-    SHOWN_CHARS,
-    InternalError,
-    InvalidRequestError,
-    MethodNotAllowedError,
-    NotFoundError,
-    ServiceError,
-    UnavailableError,
-    fault,
-    outcome,
-    stopping,
-)
+from service.http_server.connection import ARRIVAL_KEY, NO_ARRIVAL, Connection
 from service.http_server.drain import Drain
 from service.http_server.early_refusals import EarlyRefusals
 from service.http_server.loop_load import LoopLoad, account_of, too_many
-from service.http_server.pool import ARRIVAL_KEY, NO_ARRIVAL, ClientConnection
 from service.metrics.figures import Ended
 from service.metrics.load_report import HEADER, INTERVAL_SECONDS, LoadReport
-from service.tasks.backend import Admitter, Recorder
+from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
 
 if TYPE_CHECKING:  # regard[otel] may be missing
@@ -88,10 +75,10 @@ class Application(FastAPI):
         self.drain = drain
         self.early = early
 
-    def serve(self, requests: ASGIApp, allowed_origins: Sequence[str]) -> None:
+    def serve(self, requests: ASGIApp) -> None:
         self.requests = requests
         # Preflights are not counted.
-        self.preflights = CrossOrigin(requests, allowed_origins)
+        self.preflights = CrossOrigin(requests, self.services.settings.allowed_origins)
 
     def __call__(  # type: ignore[override]
         self, scope: Scope, receive: Receive, send: Send
@@ -126,15 +113,18 @@ class RequestMiddleware:
     """
 
     app: ASGIApp
-    recorder: Recorder
-    requests: OpenRequests
+    services: Services
     routes: Routes
-    access: AccessRules
     drain: Drain
     load: LoopLoad
     tracing: "OtlpTracing | None" = None
-    reports: "LoadReports | None" = None
-    timeout_seconds: float = 60.0  # of a request
+
+    def __post_init__(self) -> None:
+        settings, backend = self.services.settings, self.services.backend
+        self.access = AccessRules(settings)
+        self.recorder, self.requests = backend.recorder, self.services.requests
+        self.reports = LoadReports(backend) if settings.load_reports else None
+        self.timeout_seconds = settings.request_timeout_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
@@ -158,12 +148,12 @@ class RequestMiddleware:
                     await response.send_whole(found, context.connection)
                 else:  # a stream
                     await found(scope, receive, response)
-        except ServiceError as error:
+        except errors.ServiceError as error:
             await response.fail(error)
         except ClientDisconnect:  # the client disconnected before the end of the response
             context.outcome = "cancelled"
         except asyncio.CancelledError:  # the server stops and cancels the request
-            await response.fail(stopping())
+            await response.fail(errors.stopping())
             raise
         except Exception as error:
             await response.fail(internal(error, context))
@@ -197,6 +187,7 @@ class RequestMiddleware:
             is_admitted=is_admitted,
             timeout_seconds=self.timeout_seconds,
         )
+        context.services = self.services
         state["context"] = context
         if self.reports is not None:
             self.reports.sample_soon()
@@ -217,7 +208,7 @@ class RequestMiddleware:
         if timeout is not None:
             context.client_seconds = parse_timeout(timeout.decode("latin-1"))
         if context.task and self.drain.refuses_work:
-            raise stopping()
+            raise errors.stopping()
 
     def _end(
         self, scope: Scope, context: HttpContext, status: int, span: "OtlpSpan | None"
@@ -231,7 +222,7 @@ class RequestMiddleware:
         if not context.task:
             return
         self.requests.end(context)
-        if context.outcome in OVERLOAD_OUTCOMES and context.is_admitted:
+        if context.outcome in errors.OVERLOAD_OUTCOMES and context.is_admitted:
             self.load.add_refusal(account_of(context.address, scope["headers"]))
         self.recorder.end(ended(context, context.task, status))
         if span:
@@ -271,9 +262,7 @@ class ResponseSender:
         if reports is not None and reports.report.value:
             headers.append((HEADER, reports.report.value))
 
-    async def send_whole(
-        self, response: Response, connection: ClientConnection | None = None
-    ) -> None:
+    async def send_whole(self, response: Response, connection: Connection | None = None) -> None:
         status, headers = response.status_code, response.raw_headers
         self._complete(status, headers)
         body = response.body if self.has_body else b""
@@ -285,15 +274,13 @@ class ResponseSender:
             await self.send({"type": "http.response.start", "status": status, "headers": headers})
             await self.send({"type": "http.response.body", "body": body})
 
-    async def fail(self, error: ServiceError) -> None:
+    async def fail(self, error: errors.ServiceError) -> None:
         response = error_response(error, self.context, self.context.dialect.error_shape)
         if self.status is None:
             await self.send_whole(response)
 
 
 class LoadReports:
-    """Samples the load of the server, for a header of each response."""
-
     def __init__(self, backend: Admitter) -> None:
         self.backend = backend
         self.report = LoadReport()  # without a value while the load is not known
@@ -310,16 +297,16 @@ class LoadReports:
         try:
             status = await self.backend.status()
             self.report.add(status.load, time.monotonic())
-        except ServiceError:  # the core process does not answer
+        except errors.ServiceError:  # the core process does not answer
             self.report = LoadReport()
         finally:
             self.sampling = None
 
 
 def error_response(
-    error: ServiceError, context: RequestContext, shape: ErrorShape = own_shape
+    error: errors.ServiceError, context: RequestContext, shape: ErrorShape = own_shape
 ) -> Response:
-    context.outcome = outcome(error)
+    context.outcome = errors.outcome(error)
     status, body = shape(error, context)
     headers = {}
     if error.retry_after_seconds is not None:
@@ -329,21 +316,21 @@ def error_response(
     return JSONResponse(body, status, headers)
 
 
-def internal(error: Exception, context: RequestContext) -> ServiceError:
+def internal(error: Exception, context: RequestContext) -> errors.ServiceError:
     """Logs an error that is not of the request, and returns the one that its client gets."""
     logger.error(
         "request %s failed: %s",
         context.request_id,
-        fault(error),
+        errors.fault(error),
         extra={"request_id": context.request_id},
     )
-    if isinstance(error, OSError) and error.errno in FULL_DISK:
-        return UnavailableError(
+    if isinstance(error, OSError) and error.errno in errors.FULL_DISK:
+        return errors.UnavailableError(
             "the server has no space left for documents; try again later. Its operator can free "
             "space in the temporary folder, or name another one in TMPDIR",
             FULL_DISK_SECONDS,
         )
-    return InternalError("the server failed; the log has this request's id")
+    return errors.InternalError("the server failed; the log has this request's id")
 
 
 def ended(context: RequestContext, task: str, status: int) -> Ended:
@@ -366,13 +353,14 @@ def ended(context: RequestContext, task: str, status: int) -> Ended:
 def parse_timeout(text: str) -> float:
     if TIMEOUT.fullmatch(text) and int(text):
         return int(text) / 1000
-    raise InvalidRequestError(
-        f"X-Request-Timeout-Ms is {text[:SHOWN_CHARS]}; it must be a whole number of milliseconds "
-        "from 1 to 9999999999. Without this header, the server's own time limit applies."
+    raise errors.InvalidRequestError(
+        f"X-Request-Timeout-Ms is {text[: errors.SHOWN_CHARS]}; it must be a whole number of "
+        "milliseconds from 1 to 9999999999. Without this header, the server's own time limit "
+        "applies."
     )
 
 
-def respond(request: Request, error: ServiceError) -> Response:
+def respond(request: Request, error: errors.ServiceError) -> Response:
     context = context_of(request)
     return error_response(error, context, context.dialect.error_shape)
 
@@ -384,14 +372,14 @@ async def handle_http_exception(request: Request, error: Exception) -> Response:
         allowed = ", ".join(allowed_methods(request))
         if request.method == "OPTIONS":
             return Response(headers={"Allow": f"{allowed}, OPTIONS"})
-        wrong = MethodNotAllowedError(f"{request.method} is not allowed here; use {allowed}")
+        wrong = errors.MethodNotAllowedError(f"{request.method} is not allowed here; use {allowed}")
         response = respond(request, wrong)
         response.headers["Allow"] = allowed
         return response
     if error.status_code == 404:
-        missing = NotFoundError("there is no such address; GET /docs lists all routes")
+        missing = errors.NotFoundError("there is no such address; GET /docs lists all routes")
         return respond(request, missing)
-    return respond(request, InvalidRequestError(str(error.detail)))
+    return respond(request, errors.InvalidRequestError(str(error.detail)))
 
 
 def allowed_methods(request: Request) -> list[str]:
@@ -406,7 +394,7 @@ def allowed_methods(request: Request) -> list[str]:
 
 async def handle_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    fault = error.errors()[0]
-    place, name = fault["loc"][0], fault["loc"][-1]
-    message = f"Invalid request: {place} {name}: {fault['msg']}"
-    return respond(request, InvalidRequestError(message))
+    first = error.errors()[0]
+    place, name = first["loc"][0], first["loc"][-1]
+    message = f"Invalid request: {place} {name}: {first['msg']}"
+    return respond(request, errors.InvalidRequestError(message))

@@ -15,13 +15,12 @@ from pydantic import AfterValidator, BaseModel, Field
 from starlette.responses import Response
 
 from service.api import error_texts
-from service.api.context import context_of
+from service.api.context import HttpContext, context_of
 from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
 from service.api.openai.errors import STATUSES
 from service.api.openai.models import EmbedderBody, find_model, shown_models
-from service.api.request.parameters import described
-from service.api.request.reading import read_parameters
+from service.api.request.handlers import route
 from service.api.vectors import embed, json_of_vectors
 from service.errors import ServiceError
 from service.items import EMBED
@@ -94,14 +93,12 @@ router = APIRouter(tags=["embeddings"], responses=OLLAMA_ERRORS)
 model_routes = APIRouter(tags=["models"])
 
 
-@router.post("/api/embed", **described(OllamaEmbedRequest, OllamaEmbedResponse))
-async def embed_inputs(request: Request) -> Response:
+@route(router.post, "/api/embed", OllamaEmbedRequest, OllamaEmbedResponse)
+async def embed_inputs(context: HttpContext, body: OllamaEmbedRequest) -> Response:
     """Returns a vector for each text, in Ollama's form."""
-    context = context_of(request)
-    body = await read_parameters(request, OllamaEmbedRequest)
     inputs = [body.input] if isinstance(body.input, str) else body.input
     query = EmbedQuery(inputs, "input", body, body.model, body.dimensions or None)
-    found, usage = await embed(request, query)
+    found, usage = await embed(context, query)
     reply = {
         "model": context.model,
         "embeddings": found,
@@ -112,13 +109,12 @@ async def embed_inputs(request: Request) -> Response:
     return json_of_vectors(reply, usage, context)
 
 
-@router.post("/api/embeddings", **described(OllamaPromptRequest, OllamaPromptResponse))
-async def embed_prompt(request: Request) -> Response:
+@route(router.post, "/api/embeddings", OllamaPromptRequest, OllamaPromptResponse)
+async def embed_prompt(context: HttpContext, body: OllamaPromptRequest) -> Response:
     """Returns the vector of one text, in Ollama's older form."""
-    body = await read_parameters(request, OllamaPromptRequest)
     query = EmbedQuery([body.prompt], "prompt", DEFAULT_PARAMETERS, body.model)
-    found, usage = await embed(request, query)
-    return json_of_vectors({"embedding": found[0]}, usage, context_of(request))
+    found, usage = await embed(context, query)
+    return json_of_vectors({"embedding": found[0]}, usage, context)
 
 
 class OllamaDetails(BaseModel):
@@ -161,8 +157,9 @@ class OllamaShow(BaseModel):
     capabilities: list[str] = ["embedding"]
 
 
-async def embedders(request: Request) -> list[EmbedderBody]:
-    return [each for each in await shown_models(request) if isinstance(each, EmbedderBody)]
+async def embedders(context: HttpContext) -> list[EmbedderBody]:
+    found = await shown_models(context)
+    return [each for each in found if isinstance(each, EmbedderBody)]
 
 
 def details_of(body: EmbedderBody) -> OllamaDetails:
@@ -181,20 +178,19 @@ async def tags(request: Request) -> OllamaTags:
                 digest=body.revision or "",
                 details=details_of(body),
             )
-            for body in await embedders(request)
+            for body in await embedders(context_of(request))
             for name in [body.id if ":" in body.id else body.id + LATEST]
         ]
     )
 
 
-@model_routes.post("/api/show", responses=OLLAMA_ERRORS, **described(OllamaShowRequest, OllamaShow))
-async def show(request: Request) -> OllamaShow:
+@route(model_routes.post, "/api/show", OllamaShowRequest, OllamaShow, responses=OLLAMA_ERRORS)
+async def show(context: HttpContext, asked: OllamaShowRequest) -> OllamaShow:
     """Returns one embedding model, in Ollama's form."""
-    asked = await read_parameters(request, OllamaShowRequest)
     name = asked.model or asked.name
     if name is None:
         raise error_texts.missing("model")
-    body = find_model(name, await embedders(request))
+    body = find_model(name, await embedders(context))
     return OllamaShow(
         modified_at=datetime.fromtimestamp(body.created, UTC),
         details=details_of(body),

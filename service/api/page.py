@@ -60,8 +60,6 @@ STORED = "public, max-age=31536000, immutable"
 
 
 class PageFile:
-    """A file of the page, as it is and compressed."""
-
     def __init__(self, name: str, body: bytes) -> None:
         self.body = body
         self.media_type = MEDIA_TYPES[Path(name).suffix]

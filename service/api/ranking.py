@@ -10,17 +10,13 @@ weaviate/weaviate, modules/reranker-transformers/clients/ranker.go at 1e250816.
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, Field
-from starlette.responses import Response
 
 from model.tokenization.pairs import Inputs
-from service.api.context import context_of, services_of
+from service.api.context import HttpContext
 from service.api.openai.embeddings import EmbeddingsUsage, usage_of
-from service.api.request.reading import unless_disconnected
-from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
-from service.tasks.embedding.inputs import ScoreParameters, check_list, check_text
+from service.tasks.embedding.inputs import CheckedText, ScoreParameters, check_list
 from service.tasks.embedding.limits import check_num_inputs
 from service.tasks.parameters import ListOf, Natural, example, not_empty
 from service.tasks.reranking import Reranker, Scored
@@ -41,7 +37,7 @@ class DocumentsRequest(ScoreParameters):
         top_n=1,
     )
 
-    query: Annotated[str, BeforeValidator(check_text)] = Field(json_schema_extra=not_empty)
+    query: CheckedText
     documents: Annotated[ListOf[str | dict[str, Any]], BeforeValidator(check_list)] = Field(
         description="Texts, or objects with `text`.", json_schema_extra=not_empty
     )
@@ -95,46 +91,47 @@ class DocumentsResponse(BaseModel):
 
 
 async def score(
-    request: Request, body: ScoreParameters, name: str, inputs: Sequence[Inputs]
+    context: HttpContext,
+    options: ScoreParameters,
+    name: str,
+    inputs: Sequence[Inputs],
 ) -> Scored:
-    services, context = services_of(request), context_of(request)
     context.num_inputs = len(inputs)
-    reranker = Reranker(services.catalog, services.backend, services.settings)
-    return await unless_disconnected(request, reranker.score(inputs, name, body, context))
+    reranker = Reranker(
+        context.services.catalog, context.services.backend, context.services.settings
+    )
+    return await reranker.score(inputs, name, options, context)
 
 
-async def rank_documents(request: Request, body: DocumentsRequest) -> Response:
-    limit = services_of(request).settings.max_inputs
+async def rank_documents(context: HttpContext, body: DocumentsRequest) -> dict[str, Any]:
+    limit = context.services.settings.max_inputs
     check_num_inputs(body.documents, limit, "documents")  # before each is read
     texts = body.texts()
     if body.truncate is None:
         body.truncate = body.truncation
-    scored = await score(request, body, "documents", [(body.query, text) for text in texts])
+    pairs = [(body.query, text) for text in texts]
+    scored = await score(context, body, "documents", pairs)
     order = scored.order[: body.top_n or body.top_k or None]
     scores = {index: scored.scores[index] for index in order}
     if "property" in body.model_fields_set:
         ranked = [{"document": texts[index], "score": score} for index, score in scores.items()]
-        return JSONResponse({"query": body.query, "scores": ranked})
+        return {"query": body.query, "scores": ranked}
     is_voyage = body.top_k is not None or body.truncation is not None
     results = [
         {"index": index, "relevance_score": score}
         | ({"document": document(body, index, is_voyage)} if body.return_documents else {})
         for index, score in scores.items()
     ]
-    context, tokens = context_of(request), scored.num_tokens
-    usage = usage_of(tokens)
+    tokens, usage = scored.num_tokens, usage_of(scored.num_tokens)
     if is_voyage:
-        reply = {"object": "list", "data": results, "model": context.model, "usage": usage}
-        return JSONResponse(reply)
-    return JSONResponse(
-        {
-            "id": context.request_id,
-            "model": context.model,
-            "results": results,
-            "usage": usage,
-            "meta": meta_of(tokens, {"search_units": 1}),
-        }
-    )
+        return {"object": "list", "data": results, "model": context.model, "usage": usage}
+    return {
+        "id": context.request_id,
+        "model": context.model,
+        "results": results,
+        "usage": usage,
+        "meta": meta_of(tokens, {"search_units": 1}),
+    }
 
 
 def document(body: DocumentsRequest, index: int, is_voyage: bool) -> str | dict[str, Any]:

@@ -5,7 +5,7 @@ clients would have to wait.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -180,6 +180,15 @@ def gather(parts: Iterator[bytes]) -> Iterator[bytes]:
             chunk.clear()
     if chunk:
         yield bytes(chunk)
+
+
+def list_parts(items: Iterable[Any]) -> Iterator[bytes]:
+    """Yields the JSON of a list, one item after the other. An item may have small arrays."""
+    mark = b"["
+    for item in items:
+        yield mark + orjson.dumps(item, option=orjson.OPT_SERIALIZE_NUMPY)
+        mark = b","
+    yield b"]"
 
 
 def _parts(value: Any) -> Iterator[bytes]:

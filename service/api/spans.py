@@ -1,7 +1,6 @@
 """Makes OpenTelemetry spans of requests and their stages.
 
-The attributes of a request's span include the route, task, model, outcome and number of texts. The
-span of a stage has the time spent in the stage. No attribute contains a text, a key or an address.
+No attribute contains a text, a key or an address.
 """
 
 import asyncio
@@ -43,11 +42,7 @@ class OtlpTracing:
         self.propagator = TraceContextTextMapPropagator()
 
     def begin(self, scope: Scope, context: RequestContext) -> "OtlpSpan | None":
-        """Returns the span of a request that has arrived; None if the request is not sampled.
-
-        The headers traceparent and tracestate (W3C Trace Context) identify the parent span. The
-        context of a sampled request records the times of its stages from this call on.
-        """
+        """Returns the span of a request that has arrived; None if the request is not sampled."""
         carrier = {
             name.decode(): value.decode("latin-1")
             for name, value in scope["headers"]
@@ -77,12 +72,7 @@ class OtlpSpan:
     times: StageTimes
 
     def end(self, context: RequestContext, status: int) -> None:
-        """Ends the span, and adds a span for each stage.
-
-        If a request enters a stage several times, the stage gets one span. This span lasts from the
-        first start to the last end. Its attribute `regard.stage_seconds` is the time spent in the
-        stage.
-        """
+        """Ends the span, and adds a span for each stage, from its first start to its last end."""
         offset = time.time_ns() - time.perf_counter_ns()
         parent = trace.set_span_in_context(self.span)
         for name, (start, end) in self.times.intervals.items():

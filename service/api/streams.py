@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.api.context import HttpContext, context_of
+from service.api.context import HttpContext
 from service.api.middleware import internal
 from service.api.request.reading import unless_disconnected
 from service.errors import ServiceError, outcome
@@ -34,21 +34,16 @@ class StreamWriter(Protocol):
 
 
 async def respond(
-    request: Request,
+    context: HttpContext,
     media_type: str,
     sentences: AsyncGenerator[TranslatedText, None],
     writer: StreamWriter,
 ) -> Response:
     """Returns the response once the first sentence is translated; an error before it is raised."""
-    context = context_of(request)
-    first = await unless_disconnected(request, _first(sentences))
+    first = await anext(sentences)
     context.first_sentence_seconds = time.perf_counter() - context.started
     deadline = context.deadline + SECONDS_LEFT_TO_READ
     return EventResponse(_events(first, sentences, writer, context), media_type, deadline)
-
-
-async def _first(sentences: AsyncGenerator[TranslatedText, None]) -> TranslatedText:
-    return await anext(sentences)
 
 
 async def _events(

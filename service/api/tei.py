@@ -4,11 +4,9 @@ Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba5392
 at a28ad28f39e0633749a21b74af23617fa86a0d0c.
 """
 
-from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
-import orjson
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, Field, PlainValidator, ValidationInfo
 from starlette.responses import Response
@@ -16,42 +14,26 @@ from starlette.responses import Response
 from model.config import Pooling
 from model.tokenization.pairs import Inputs as ScoreInputs
 from model.tokenization.tokenizer import TokenizedText
+from service import errors
 from service.api import health, vectors
-from service.api.context import context_of, services_of
+from service.api.context import HttpContext, Services, services_of
 from service.api.dialect import Dialect
 from service.api.errors import KEYS_401, Statuses, responses_of, status_of
 from service.api.ranking import DocumentsRequest, rank_documents, score
-from service.api.request.parameters import described
-from service.api.request.reading import (
-    read_parameters,
-    read_permitted,
-    unless_disconnected,
-    validated,
-)
-from service.api.responses import JSONResponse, gather, num_bytes_of
-from service.errors import (
-    DeadlineExceededError,
-    InternalError,
-    InvalidRequestError,
-    NotFoundError,
-    OverloadedError,
-    RateLimitedError,
-    RequestTooLargeError,
-    ServiceError,
-    UnavailableError,
-    UnsupportedLanguageError,
-    loading,
-)
+from service.api.request.handlers import route
+from service.api.responses import gather, list_parts, num_bytes_of
 from service.ipc.machine import http_workers
 from service.items import EMBED, RERANK
 from service.models.served import ServedReranker
 from service.models.text_reader import Input
 from service.tasks.context import RequestContext
-from service.tasks.embedding.embedder import Vectors
 from service.tasks.embedding.inputs import (
     DEFAULT_PARAMETERS,
     DIMENSIONS,
     EMBEDDER,
+    CheckedList,
+    CheckedText,
+    CheckedTexts,
     EmbedParameters,
     EmbedQuery,
     Inputs,
@@ -60,7 +42,6 @@ from service.tasks.embedding.inputs import (
     Text,
     TokenIds,
     as_inputs,
-    check_list,
     check_text,
 )
 from service.tasks.parameters import ListOf, Parameters, Positive, example, not_empty, refuse
@@ -70,21 +51,21 @@ ErrorType = Literal["Unhealthy", "Backend", "Overloaded", "Validation", "Tokeniz
 
 STATUSES: Statuses = {
     **KEYS_401,
-    InvalidRequestError: 422,
-    UnsupportedLanguageError: 422,
-    RequestTooLargeError: 422,
-    NotFoundError: 424,  # no such model, or no model for the route
-    InternalError: 424,
+    errors.InvalidRequestError: 422,
+    errors.UnsupportedLanguageError: 422,
+    errors.RequestTooLargeError: 422,
+    errors.NotFoundError: 424,  # no such model, or no model for the route
+    errors.InternalError: 424,
 }
 """TEI's statuses, where they differ from the statuses in `service.errors.KINDS`."""
 
-ERROR_TYPES: dict[type[ServiceError], ErrorType] = {
-    NotFoundError: "Backend",
-    OverloadedError: "Overloaded",
-    RateLimitedError: "Overloaded",
-    UnavailableError: "Unhealthy",
-    DeadlineExceededError: "Backend",
-    InternalError: "Backend",
+ERROR_TYPES: dict[type[errors.ServiceError], ErrorType] = {
+    errors.NotFoundError: "Backend",
+    errors.OverloadedError: "Overloaded",
+    errors.RateLimitedError: "Overloaded",
+    errors.UnavailableError: "Unhealthy",
+    errors.DeadlineExceededError: "Backend",
+    errors.InternalError: "Backend",
 }
 """TEI's `error_type` of errors; that of any other error is `Validation`."""
 
@@ -108,7 +89,7 @@ class TeiErrorBody(BaseModel):
 TEI_ERRORS = responses_of(TeiErrorBody, 401, 403, 413, 422, 424, 429, 503, 504)
 
 
-def tei_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:
+def tei_shape(error: errors.ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:
     return status_of(error, STATUSES), {
         "error": error.joined,
         "error_type": ERROR_TYPES.get(type(error), "Validation"),
@@ -164,12 +145,8 @@ class EmbedRequest(EmbedAllRequest):
 class SimilarityInputs(BaseModel):
     """A sentence, and the sentences to compare it with."""
 
-    source_sentence: Annotated[str, BeforeValidator(check_text)] = Field(
-        json_schema_extra=not_empty
-    )
-    sentences: Annotated[ListOf[str], BeforeValidator(check_text)] = Field(
-        json_schema_extra=not_empty
-    )
+    source_sentence: CheckedText
+    sentences: CheckedTexts
 
 
 def check_pair(value: Any, info: ValidationInfo) -> Any:
@@ -203,61 +180,38 @@ EmbedAllResponse = list[list[list[float]]]  # a vector for each token of each in
 SimilarityResponse = list[float]  # cosine of the source sentence with each of `sentences`
 
 
-@router.post("/embed", **described(EmbedRequest, EmbedResponse))
-async def embed(request: Request) -> Response:
+@route(router.post, "/embed", EmbedRequest, EmbedResponse)
+async def embed(context: HttpContext, body: EmbedRequest) -> Response:
     """Returns a vector for each text."""
-    return await _vectors(request, (await read_parameters(request, EmbedRequest)).query())
+    values, usage = await vectors.embed(context, body.query())
+    return vectors.json_of_vectors(values, usage, context)
 
 
-async def _vectors(
-    request: Request, query: EmbedQuery, convert: Callable[[Vectors], Vectors] | None = None
-) -> Response:
-    values, usage = await vectors.embed(request, query)
-    values = convert(values) if convert else values
-    return vectors.json_of_vectors(values, usage, context_of(request))
-
-
-@router.post("/embed_all", **described(EmbedAllRequest, EmbedAllResponse))
-async def embed_all(request: Request) -> Response:
+@route(router.post, "/embed_all", EmbedAllRequest, EmbedAllResponse)
+async def embed_all(context: HttpContext, body: EmbedAllRequest) -> Response:
     """Returns a vector for each token of each text, special tokens included.
 
     The vectors are neither pooled nor scaled.
     """
-    services, context = services_of(request), context_of(request)
-    query = (await read_parameters(request, EmbedAllRequest)).query()
-    context.num_inputs = len(query.inputs)
-    work = services.embedder.embed_tokens(query, context)
-    values, usage = await unless_disconnected(request, work)
+    context.num_inputs = len(body.inputs)
+    values, usage = await context.services.embedder.embed_tokens(body.query(), context)
     return vectors.json_of_vectors(values, usage, context)
 
 
-@router.post("/embed_sparse", **described(EmbedSparseRequest, list[list[WordWeight]]))
-async def embed_sparse(request: Request) -> Response:
+@route(router.post, "/embed_sparse", EmbedSparseRequest, list[list[WordWeight]])
+async def embed_sparse(context: HttpContext, body: EmbedSparseRequest) -> Response:
     """Returns the weights of words for each text, by a SPLADE model, in the order of their ids."""
-    services, context = services_of(request), context_of(request)
-    query = (await read_parameters(request, EmbedSparseRequest)).query()
-    context.num_inputs = len(query.inputs)
-    work = services.embedder.embed_sparse(query, context)
-    found, usage = await unless_disconnected(request, work)
-    chunks = gather(_weights_parts(found))
-    return vectors.embed_response(chunks, num_bytes_of(found), usage, context)
+    context.num_inputs = len(body.inputs)
+    found, usage = await context.services.embedder.embed_sparse(body.query(), context)
+    words = ([{"index": int(index), "value": weight} for index, weight in each] for each in found)
+    return vectors.embed_response(gather(list_parts(words)), num_bytes_of(found), usage, context)
 
 
-def _weights_parts(found: list[Vectors]) -> Iterator[bytes]:
-    yield b"["
-    mark = b""
-    for each in found:
-        words = [{"index": int(index), "value": weight} for index, weight in each]
-        yield mark + orjson.dumps(words, option=orjson.OPT_SERIALIZE_NUMPY)
-        mark = b","
-    yield b"]"
-
-
-@router.post("/similarity", **described(SimilarityRequest, SimilarityResponse))
-async def similarity(request: Request) -> Response:
+@route(router.post, "/similarity", SimilarityRequest, SimilarityResponse)
+async def similarity(context: HttpContext, body: SimilarityRequest) -> Response:
     """Returns the cosine similarity of the source sentence and each other sentence."""
-    query = (await read_parameters(request, SimilarityRequest)).query()
-    return await _vectors(request, query, vectors.cosines)
+    values, usage = await vectors.embed(context, body.query())
+    return vectors.json_of_vectors(vectors.cosines(values), usage, context)
 
 
 class RerankRequest(ScoreParameters):
@@ -265,12 +219,8 @@ class RerankRequest(ScoreParameters):
         query="Where did the cat sit?", texts=["The train is late.", "The cat sat on the mat."]
     )
 
-    query: Annotated[str, BeforeValidator(check_text)] = Field(
-        description="Query that the texts are compared with.", json_schema_extra=not_empty
-    )
-    texts: Annotated[ListOf[str], BeforeValidator(check_list)] = Field(
-        description="Texts to rank. An empty text also gets a score.", json_schema_extra=not_empty
-    )
+    query: CheckedText = Field(description="Query that the texts are compared with.")
+    texts: CheckedList = Field(description="Texts to rank. An empty text also gets a score.")
     return_text: bool = Field(False, description="Return each text with its score.")
 
 
@@ -330,23 +280,22 @@ class Prediction(BaseModel):
     label: str = Field(description="Name of the label in the model's config.")
 
 
-@scoring.post("/rerank", **described(RerankRequest, list[Rank]))
-async def rerank(request: Request) -> Response:
+def choose_documents(_services: Services, fields: dict[str, Any]) -> type[ScoreParameters]:
+    is_cohere = "documents" in fields and "texts" not in fields
+    return DocumentsRequest if is_cohere else RerankRequest
+
+
+@route(scoring.post, "/rerank", RerankRequest, list[Rank], choose=choose_documents)
+async def rerank(context: HttpContext, body: RerankRequest | DocumentsRequest) -> Any:
     """Returns the relevance score of each text for a query, in descending order.
 
     With `documents` in place of `texts`, request and reply are those of `/v1/rerank`.
     """
-    with context_of(request).stage("validate"):
-        fields = await read_permitted(request)
-    if "documents" in fields and "texts" not in fields:
-        return await rank_documents(request, validated(fields, DocumentsRequest))
-    return await rank(request, validated(fields, RerankRequest))
-
-
-async def rank(request: Request, body: RerankRequest) -> Response:
+    if isinstance(body, DocumentsRequest):
+        return await rank_documents(context, body)
     pairs: list[ScoreInputs] = [(body.query, text) for text in body.texts]
-    scored = await score(request, body, "texts", pairs)
-    reply = [
+    scored = await score(context, body, "texts", pairs)
+    return [
         {
             "index": index,
             "score": scored.scores[index],
@@ -354,39 +303,48 @@ async def rank(request: Request, body: RerankRequest) -> Response:
         }
         for index in scored.order
     ]
-    return JSONResponse(reply)
 
 
-@scoring.post("/predict", **described(PredictRequest, list[Prediction] | list[list[Prediction]]))
-async def predict(request: Request) -> Response:
+@route(scoring.post, "/predict", PredictRequest, list[Prediction] | list[list[Prediction]])
+async def predict(context: HttpContext, body: PredictRequest) -> Any:
     """Returns the score of a text or a pair, or of each text or pair in a list."""
-    body = await read_parameters(request, PredictRequest)
     given = body.inputs if body.is_batch else [body.inputs]
     inputs: list[ScoreInputs] = [
         (each,) if isinstance(each, str) else tuple(each) for each in given
     ]
-    scores, label, _ = await score(request, body, "inputs", inputs)
+    scores, label, _ = await score(context, body, "inputs", inputs)
     reply = [[{"score": score, "label": label}] for score in scores]
-    return JSONResponse(reply if body.is_batch else reply[0])
+    return reply if body.is_batch else reply[0]
 
 
-@router.post("/", **described(EmbedRequest, EmbedResponse | SimilarityResponse | list[Rank]))
-async def default(request: Request) -> Response:
+def choose_default(services: Services, fields: dict[str, Any]) -> type[Parameters]:
+    if services.catalog.of_type(ServedReranker) and not services.catalog.embedders:
+        return RerankRequest
+    return SimilarityRequest if isinstance(fields.get("inputs"), dict) else EmbedRequest
+
+
+@route(
+    router.post,
+    "/",
+    EmbedRequest,
+    EmbedResponse | SimilarityResponse | list[Rank],
+    choose=choose_default,
+)
+async def default(
+    context: HttpContext,
+    body: EmbedRequest | SimilarityRequest | RerankRequest,
+) -> Any:
     """Returns the reply of /embed, /similarity or /rerank.
 
     A server with cross-encoders and without embedding models answers as /rerank. Any other server
     answers as /similarity if `inputs` is an object, and else as /embed. Clients that know only the
     base address of a model send all their requests here.
     """
-    catalog = services_of(request).catalog
-    with context_of(request).stage("validate"):
-        fields = await read_permitted(request)
-    if catalog.of_type(ServedReranker) and not catalog.embedders:
-        return await rank(request, validated(fields, RerankRequest))
-    if isinstance(fields.get("inputs"), dict):
-        query = validated(fields, SimilarityRequest).query()
-        return await _vectors(request, query, vectors.cosines)
-    return await _vectors(request, validated(fields, EmbedRequest).query())
+    if isinstance(body, RerankRequest):
+        return await rerank(context, body)
+    if isinstance(body, SimilarityRequest):
+        return await similarity(context, body)
+    return await embed(context, body)
 
 
 READER: Any = Field(
@@ -444,16 +402,13 @@ class DecodeRequest(Parameters):
     model: ModelName = READER
 
 
-@tokens.post("/tokenize", **described(TokenizeRequest, list[list[TokenBody]]))
-async def tokenize(request: Request) -> Response:
+@route(tokens.post, "/tokenize", TokenizeRequest, list[list[TokenBody]])
+async def tokenize(context: HttpContext, body: TokenizeRequest) -> Any:
     """Returns the tokens of each text with its prompt, without truncation to the model's limit."""
-    services = services_of(request)
-    body = await read_parameters(request, TokenizeRequest)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    vocabulary = find_vocabulary(services.catalog, body.model, services.settings)
+    vocabulary = find_vocabulary(context.services.catalog, body.model, context.services.settings)
     options = body.prompt_name, body.add_special_tokens
-    work = vocabulary.tokens(texts, *options, context_of(request))
-    return JSONResponse(list(map(token_bodies, await unless_disconnected(request, work))))
+    return list(map(token_bodies, await vocabulary.tokens(texts, *options, context)))
 
 
 def token_bodies(tokenized: TokenizedText) -> list[dict[str, Any]]:
@@ -470,14 +425,11 @@ def token_bodies(tokenized: TokenizedText) -> list[dict[str, Any]]:
     ]
 
 
-@tokens.post("/decode", **described(DecodeRequest, list[str]))
-async def decode(request: Request) -> Response:
+@route(tokens.post, "/decode", DecodeRequest, list[str])
+async def decode(context: HttpContext, body: DecodeRequest) -> Any:
     """Returns the text of each list of token ids."""
-    services, context = services_of(request), context_of(request)
-    body = await read_parameters(request, DecodeRequest)
-    vocabulary = find_vocabulary(services.catalog, body.model, services.settings)
-    work = vocabulary.texts(body.ids, body.skip_special_tokens, context)
-    return JSONResponse(await unless_disconnected(request, work))
+    vocabulary = find_vocabulary(context.services.catalog, body.model, context.services.settings)
+    return await vocabulary.texts(body.ids, body.skip_special_tokens, context)
 
 
 class EmbeddingType(BaseModel):
@@ -536,7 +488,7 @@ async def info(request: Request) -> Info:
     is_loaded = served.name not in services.catalog.unloaded
     resident = (await services.backend.status()).resident(served.name)
     if is_loaded and resident is None:
-        raise loading()
+        raise errors.loading()
     return Info(
         model_id=served.name,
         model_sha=served.files.revision if is_loaded else None,

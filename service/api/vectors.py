@@ -11,11 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.context import context_of, services_of
-from service.api.request.reading import unless_disconnected
+from service.api.context import HttpContext
 from service.api.responses import json_chunks, json_response, num_bytes_of
 from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import EmbedUsage, Vectors
@@ -27,10 +25,9 @@ NumberType = Literal["float", "int8", "uint8", "binary", "ubinary"]
 EmbeddingType = Literal[NumberType, "base64"]
 
 
-async def embed(request: Request, query: EmbedQuery) -> tuple[Vectors, EmbedUsage]:
-    services, context = services_of(request), context_of(request)
+async def embed(context: HttpContext, query: EmbedQuery) -> tuple[Vectors, EmbedUsage]:
     context.num_inputs = len(query.inputs)
-    return await unless_disconnected(request, services.embedder.embed(query, context))
+    return await context.services.embedder.embed(query, context)
 
 
 def embed_response(

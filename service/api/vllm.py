@@ -5,11 +5,10 @@ Source: vLLM, docs/serving/openai_compatible_server.md, "Score API" and "Pooling
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
-from starlette.responses import Response
 
-from service.api.context import context_of, services_of
+from service.api.context import HttpContext
 from service.api.dialect import Dialect
 from service.api.openai.embeddings import (
     EmbeddingsRequest,
@@ -19,9 +18,7 @@ from service.api.openai.embeddings import (
 )
 from service.api.openai.errors import OPENAI_ERRORS, openai_shape
 from service.api.ranking import RAW_SCORES, score
-from service.api.request.parameters import described
-from service.api.request.reading import read_parameters
-from service.api.responses import JSONResponse
+from service.api.request.handlers import route
 from service.errors import InvalidRequestError
 from service.items import EMBED, RERANK
 from service.models.served import ServedReranker
@@ -99,35 +96,30 @@ class PoolingResponse(BaseModel):
 router = APIRouter(tags=["reranking"], responses=OPENAI_ERRORS)
 
 
-@router.post("/v1/score", operation_id="score_of_vllm_1", **described(ScoreRequest, ScoreResponse))
-@router.post("/score", **described(ScoreRequest, ScoreResponse))
-async def score_pairs(request: Request) -> Response:
+@route(router.post, "/v1/score", ScoreRequest, ScoreResponse, operation_id="score_of_vllm_1")
+@route(router.post, "/score", ScoreRequest, ScoreResponse)
+async def score_pairs(context: HttpContext, body: ScoreRequest) -> Any:
     """Returns the score of each pair of a query and a text."""
-    services, context = services_of(request), context_of(request)
-    body = await read_parameters(request, ScoreRequest)
-    scored = await score(request, body, "text_2", body.pairs())
-    return JSONResponse(
-        {
-            "id": context.request_id,
-            "object": "list",
-            "created": services.started,
-            "model": context.model,
-            "data": [
-                {"index": index, "object": "score", "score": value}
-                for index, value in enumerate(scored.scores)
-            ],
-            "usage": usage_of(scored.num_tokens),
-        }
-    )
+    scored = await score(context, body, "text_2", body.pairs())
+    return {
+        "id": context.request_id,
+        "object": "list",
+        "created": context.services.started,
+        "model": context.model,
+        "data": [
+            {"index": index, "object": "score", "score": value}
+            for index, value in enumerate(scored.scores)
+        ],
+        "usage": usage_of(scored.num_tokens),
+    }
 
 
-@router.post("/pooling", **described(EmbeddingsRequest, PoolingResponse))
-async def pooling(request: Request) -> Response:
+@route(router.post, "/pooling", EmbeddingsRequest, PoolingResponse)
+async def pooling(context: HttpContext, body: EmbeddingsRequest) -> Any:
     """Returns a vector for each text, as /v1/embeddings does, or a cross-encoder's score of it."""
-    catalog, context = services_of(request).catalog, context_of(request)
-    body = await read_parameters(request, EmbeddingsRequest)
+    catalog = context.services.catalog
     if catalog.named(body.model or "") not in catalog.of_type(ServedReranker):
-        return await embed_in_shape(request, body, (b"pooling", b"data"))
+        return await embed_in_shape(context, body, ("pooling", "data"))
     context.task = RERANK
     options = ScoreParameters.model_validate(
         {"raw_scores": None} | body.model_dump(include=set(ScoreParameters.model_fields))
@@ -138,13 +130,13 @@ async def pooling(request: Request) -> Response:
             "Invalid request: input has token ids; a cross-encoder reads texts, so send texts",
             param="input",
         )
-    scored = await score(request, options, "input", texts)
+    scored = await score(context, options, "input", texts)
     data = [
         {"object": "pooling", "index": index, "data": [value]}
         for index, value in enumerate(scored.scores)
     ]
     usage = usage_of(scored.num_tokens)
-    return JSONResponse({"object": "list", "data": data, "model": context.model, "usage": usage})
+    return {"object": "list", "data": data, "model": context.model, "usage": usage}
 
 
 DIALECT = Dialect(

@@ -11,11 +11,10 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service.api import health
-from service.api.context import context_of, services_of
+from service.api.context import HttpContext, context_of
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS, MISSING
-from service.api.request.parameters import described
-from service.api.request.reading import read_parameters
+from service.api.request.handlers import route
 from service.api.vectors import embed, json_of_vectors
 from service.items import EMBED
 from service.tasks.embedding.inputs import DEFAULT_PARAMETERS, EmbedQuery
@@ -48,21 +47,20 @@ router = APIRouter(tags=["embeddings"], responses={**ERRORS, **MISSING})
 operation = APIRouter(tags=["operation"])
 
 
-@router.post("/vectors", **described(WeaviateRequest, WeaviateResponse))
-async def vectors(request: Request) -> Response:
+@route(router.post, "/vectors", WeaviateRequest, WeaviateResponse)
+async def vectors(context: HttpContext, body: WeaviateRequest) -> Response:
     """Returns the vector of one text by the first embedding model, in Weaviate's form."""
-    body = await read_parameters(request, WeaviateRequest)
     purpose = body.config.task_type if body.config else None
     query = EmbedQuery([body.text], "text", DEFAULT_PARAMETERS, purpose=purpose)
-    found, usage = await embed(request, query)
+    found, usage = await embed(context, query)
     reply: dict[str, Any] = {"text": body.text, "vector": found[0], "dim": found.shape[1]}
-    return json_of_vectors(reply, usage, context_of(request))
+    return json_of_vectors(reply, usage, context)
 
 
 @operation.get("/meta", responses=MISSING)
 async def meta(request: Request) -> dict[str, Any]:
     """Returns the name of the first embedding model or cross-encoder."""
-    catalog = services_of(request).catalog
+    catalog = context_of(request).services.catalog
     served = find_reader(catalog, None)
     revision = None if served.name in catalog.unloaded else served.files.revision
     return {"model": served.name, "revision": revision}

@@ -20,11 +20,7 @@ STALLED_SECONDS = 2.0
 LEAST_RATE = 32 * 1024  # bytes a second below which the arrival of a body is no progress
 
 SMALL_BYTES = 16 * 1024
-"""Largest size of a body that reserves no bytes.
-
-The number of connections bounds the memory of small bodies. The server can thus read single
-sentences while large bodies use the whole budget.
-"""
+"""Largest size of a body that reserves no bytes; the number of connections bounds their memory."""
 
 RESERVE_BYTES = 64 * 1024
 """Size of the bodies that may use the whole budget. Larger ones leave RESERVE_SHARE of it."""
@@ -80,8 +76,6 @@ class ByteBudget:
 
 
 class Reservation:
-    """The bytes that one body or one reply has reserved."""
-
     __slots__ = ("budgets", "give_up", "size")
 
     def __init__(self, budget: ByteBudget, give_up: Callable[[], None]) -> None:
@@ -190,6 +184,5 @@ def too_many_bytes(budget: ByteBudget, size: int, missing: int) -> OverloadedErr
 
 
 def kernel_unsent(connection: socket.socket) -> int:
-    """Returns the number of bytes that the kernel keeps until the client has received them."""
     found = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
     return int.from_bytes(found, sys.byteorder)

@@ -7,7 +7,7 @@ number of open connections, so this module adds them.
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import httptools
 import uvicorn
@@ -22,7 +22,7 @@ from uvicorn.server import ServerState
 from service.http_server.byte_budget import UnreadReply
 from service.http_server.early_refusals import EarlyRefusals, RawHeaders, Template
 from service.http_server.loop_load import account_of, content_length
-from service.http_server.pool import ARRIVAL_KEY, Arrival, ConnectionPool
+from service.http_server.pool import ConnectionPool
 from service.http_server.refusals import (
     Refusal,
     check_host,
@@ -67,6 +67,20 @@ class HttpServerConfig(uvicorn.Config):
         super().__init__(app, http=Connection, ws="none", interface="asgi3", **options)
         self.pool = pool
         self.early = early
+
+
+ARRIVAL_KEY = "arrival"  # name of the Arrival in the state of an ASGI scope
+
+
+class Arrival(NamedTuple):
+    connection: "Connection | None" = None  # None if an ASGI client in this process sent it
+    is_admitted: bool | None = None  # whether LoopLoad accepts it; None if it has not been counted
+    # Start of the turn of the event loop in which the request arrived, by time.perf_counter. The
+    # deadline counts from this start.
+    began: float | None = None
+
+
+NO_ARRIVAL = Arrival()
 
 
 class Connection(HttpToolsProtocol):
@@ -126,6 +140,7 @@ class Connection(HttpToolsProtocol):
         self.cycle = self.scope = self.running = None  # type: ignore[assignment]
 
     def take_body(self) -> bytes | None:
+        """Returns the body of the running request; None if a part of it has not arrived."""
         cycle = self.running
         if cycle is None or cycle.more_body or cycle.disconnected:
             return None
@@ -134,6 +149,7 @@ class Connection(HttpToolsProtocol):
         return body
 
     def watch(self, on_lost: Callable[[], None]) -> None:
+        """Sets `on_lost`, which is called when the connection ends. The body has been read."""
         self.on_lost = on_lost
         if self.transport.is_closing():
             on_lost()
@@ -141,6 +157,7 @@ class Connection(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def reply(self, status: int, headers: RawHeaders, body: bytes | memoryview) -> bool:
+        """Writes a whole response; returns False if only messages of ASGI can send it."""
         # uvicorn writes headers and body separately. The client would wake up for the headers
         # alone, and each write is a system call.
         cycle = self.running
@@ -156,10 +173,9 @@ class Connection(HttpToolsProtocol):
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Keeps the connection open if the client waits for a reply after it has ended its side.
 
-        A client that has closed the whole connection causes the same event. The server therefore
-        sends an interim response. The operating system of such a client answers it with a reset.
-        Clients of HTTP/1.0 do not know interim responses, so their requests run to the end. The
-        server closes the connection if the client ends its side during the last reply.
+        A client that has closed the whole connection causes the same event, but its operating
+        system answers an interim response with a reset. Clients of HTTP/1.0 do not know interim
+        responses, so their requests run to the end.
         """
         cycle = self.cycle
         if self.is_open or cycle is None or cycle.response_complete:
@@ -232,7 +248,6 @@ class Connection(HttpToolsProtocol):
             self._refuse(next((e for e in (error, cause) if isinstance(e, Refusal)), malformed()))
 
     def _check_size(self, num_bytes: int, num_body: int) -> None:
-        """Refuses an incomplete request with too many bytes of headers or outside its body."""
         if self.is_head:
             self.head_bytes += num_bytes
             self._check_head(self.head_bytes)

@@ -1,9 +1,8 @@
 """Ends an HTTP process, which drains before it closes its listening sockets.
 
-After SIGTERM, /health/ready answers 503, and requests are still served for a time, the drain delay.
-In this time proxies choose another replica. Then new work is refused with 503. The sockets are
-closed when the open requests have ended, when their time is over, or at a second signal.
-A connection that was accepted just before the close still gets an answer to its first request.
+After SIGTERM, /health/ready answers 503, and requests are still served for the drain delay, so that
+proxies choose another replica. Then new work is refused with 503. The sockets are closed when the
+open requests have ended, when their time is over, or at a second signal.
 """
 
 import asyncio
@@ -121,8 +120,6 @@ class Acceptor:
 
 
 class DrainingServer(uvicorn.Server):
-    """A server that drains before it closes its listening sockets."""
-
     config: HttpServerConfig
 
     def __init__(self, config: HttpServerConfig, drain: Drain) -> None:

@@ -44,19 +44,10 @@ class Template:
 
 @dataclass(eq=False)
 class EarlyRefusals:
-    """Decides from the headers of a request whether it is refused, and counts the refusals.
-
-    Args:
-        templates: Templates by the path of their route. Only POST requests to these paths may be
-            refused early.
-        is_draining: Returns whether the process is ending. Responses then have other headers.
-        count: Counts refused requests in the metrics, by task and number.
-    """
-
     load: LoopLoad
-    templates: Mapping[bytes, Template]
-    is_draining: Callable[[], bool]
-    count: Callable[[str, int], None]
+    templates: Mapping[bytes, Template]  # by path; only POST requests may be refused early
+    is_draining: Callable[[], bool]  # responses then have other headers
+    count: Callable[[str, int], None]  # counts refused requests in the metrics, by task and number
     # Requests not reported to `count` yet, by task.
     refused: Counter[str] = field(default_factory=Counter)
 

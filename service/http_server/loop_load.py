@@ -1,10 +1,8 @@
 """Keeps the turns of an event loop short while more requests arrive than the process can handle.
 
-A turn begins when the loop reads requests, and ends when each of these requests waits for
-something. The application takes a part of a millisecond to admit or refuse a request. If more
-requests arrive than the process can handle, turns get longer and longer, and even requests that are
-admitted are then answered too late. This module therefore refuses some requests before their
-bodies are read. Such a refusal takes much less time than a later one.
+A turn begins when the loop reads requests, and ends when each of them waits for something. If turns
+get longer and longer, even admitted requests are answered too late. This module therefore refuses
+some requests before their bodies are read, which takes much less time than a later refusal.
 """
 
 import asyncio
@@ -26,16 +24,13 @@ shows an overload.
 LONG_CPU_SECONDS = 0.1
 """A turn with more CPU seconds than this shows an overload, even if no request was refused.
 
-A hundred clients cause no such turn if each client sends one request and waits for the response.
-This is true even if their requests come at the same moment. Time in which other programs use the
-processor does not count.
+A hundred clients that each wait for the response cause no such turn.
 """
 
 PATIENCE_SECONDS = 0.2
 """Time for which all turns must be too long before requests are refused.
 
-A single burst is therefore handled. The overload ends when turns have refused nothing for a time
-of this length.
+The overload ends when turns have refused nothing for this time.
 """
 
 MIN_REQUESTS = 8  # smallest limit on the requests of a turn
@@ -62,8 +57,7 @@ def content_length(headers: Sequence[tuple[bytes, bytes]]) -> int:
 def account_of(address: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
     """Returns the name under which a request is counted.
 
-    Requests with large or chunked bodies count as those of another client. If many of them are
-    refused because of their bytes, the short requests of the same address keep their share.
+    If many large bodies are refused, the short requests of the same address keep their share.
     """
     for name, value in headers:
         if name == b"content-length":

@@ -1,20 +1,15 @@
-"""The open connections of an HTTP process: their number, their time limits, and their requests.
-
-The application and the pool know connections only as protocols, without uvicorn's types.
-"""
+"""The open connections of an HTTP process: their number, their time limits, and their requests."""
 
 import asyncio
 import logging
 import resource
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-from service.http_server.byte_budget import KEYLESS_SHARE, ByteBudget, UnreadReply
+from service.http_server.byte_budget import KEYLESS_SHARE, ByteBudget
 from service.settings import Settings
 
 logger = logging.getLogger("regard.http")
-
-ARRIVAL_KEY = "arrival"  # name of the Arrival in the state of an ASGI scope
 
 OWN_DESCRIPTORS = 128
 """Number of file descriptors that a process needs for other things than connections."""
@@ -45,36 +40,6 @@ class Watched(Protocol):
         """Closes the connection if a time limit has passed."""
 
     def close(self) -> None: ...
-
-
-class ClientConnection(Protocol):
-    """The connection of a request, as the application sees it."""
-
-    pool: "ConnectionPool"
-    unread: UnreadReply
-    on_lost: Callable[[], None] | None
-
-    def take_body(self) -> bytes | None:
-        """Returns the body of the running request; None if a part of it has not arrived."""
-
-    def reply(
-        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes | memoryview
-    ) -> bool:
-        """Writes a whole response; returns False if only messages of ASGI can send it."""
-
-    def watch(self, on_lost: Callable[[], None]) -> None:
-        """Sets `on_lost`, which is called when the connection ends. The body has been read."""
-
-
-class Arrival(NamedTuple):
-    connection: ClientConnection | None = None  # None if an ASGI client in this process sent it
-    is_admitted: bool | None = None  # whether LoopLoad accepts it; None if it has not been counted
-    # Start of the turn of the event loop in which the request arrived, by time.perf_counter. The
-    # deadline counts from this start.
-    began: float | None = None
-
-
-NO_ARRIVAL = Arrival()
 
 
 class ConnectionPool:

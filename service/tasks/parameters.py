@@ -90,6 +90,11 @@ def not_empty(schema: dict[str, Any]) -> None:
             member["minLength" if member["type"] == "string" else "minItems"] = 1
 
 
+NOT_EMPTY: Any = Field(json_schema_extra=not_empty)
+Texts = Annotated[str | ListOf[str], NOT_EMPTY]
+TextList = Annotated[ListOf[str], NOT_EMPTY]
+
+
 def example(**fields: Any) -> ConfigDict:
     """Returns the config of a model whose schema shows an example."""
     return ConfigDict(json_schema_extra={"example": fields})

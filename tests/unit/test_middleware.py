@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,7 +10,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.access import AccessRules, Hosts, Origins
 from service.api.app import DIALECTS
 from service.api.context import HttpContext, OpenRequests
 from service.api.dialect import Routes
@@ -18,6 +18,7 @@ from service.api.vectors import TRUNCATED_HEADER
 from service.http_server.drain import Drain
 from service.http_server.loop_load import LoopLoad
 from service.metrics.definitions import Metrics
+from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
 from service.tasks.table import task_series
@@ -25,9 +26,12 @@ from service.tasks.table import task_series
 
 def around(app: ASGIApp, metrics: Metrics) -> RequestMiddleware:
     """The middleware of a server that allows all hosts and all pages, and calls no endpoint."""
-    access, requests = AccessRules(Hosts((), "0.0.0.0"), Origins(["*"])), OpenRequests()
+    allowed: dict[str, Any] = {"host": "0.0.0.0", "allowed_origins": ("*",)}
+    settings, requests = Settings(**allowed), OpenRequests()
     drain = Drain(requests.count, 0, 1)
-    found = RequestMiddleware(app, metrics, requests, Routes(DIALECTS), access, drain, LoopLoad())
+    backend = SimpleNamespace(recorder=metrics)
+    services: Any = SimpleNamespace(settings=settings, backend=backend, requests=requests)
+    found = RequestMiddleware(app, services, Routes(DIALECTS), drain, LoopLoad())
     table = found.routes.table
     found.routes.table = {key: each._replace(endpoint=None) for key, each in table.items()}
     return found

@@ -26,13 +26,14 @@ from service.api.azure.schemas import (
     AzureTranslations,
     described_list,
 )
-from service.api.context import HttpContext, Services, context_of, services_of
+from service.api.context import HttpContext, context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import KEYS_401, responses_of, status_of
 from service.api.keys import given_key
 from service.api.request.body import merge, parse_json, read_body
+from service.api.request.handlers import route
 from service.api.request.parameters import AcceptLanguage
-from service.api.request.reading import read_permitted, unless_disconnected, validated
+from service.api.request.reading import read_permitted
 from service.api.request.translation import as_texts, detected, translate_each, translation_request
 from service.api.responses import JSONResponse
 from service.errors import (
@@ -124,28 +125,28 @@ async def read_list(request: Request, is_keyless: bool) -> dict[str, Any]:
     return {**merge(request.query_params.multi_items()), "body": parse_json(body, is_object=False)}
 
 
-@router.post(f"{BASE}/translate", **described_list(AzureTranslateRequest, list[AzureTranslations]))
-async def translate(request: Request) -> Response:
+LIST: Any = {"read": read_list, "describe": described_list}
+
+
+@route(router.post, f"{BASE}/translate", AzureTranslateRequest, list[AzureTranslations], **LIST)
+async def translate(context: HttpContext, body: AzureTranslateRequest) -> Any:
     """Translates texts to one language or several, in Azure's shape.
 
     Texts count once for each language, towards all limits.
     """
-    services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        fields = await read_permitted(request, read_list)
-        body = validated(fields, AzureTranslateRequest)
-        requests = resolve(body, services, context)
-    return JSONResponse(
-        await unless_disconnected(request, _translate(body, requests, services, context))
-    )
+        requests = resolve(body, context)
+    found = await translate_each(context, *requests.values())
+    results = dict(zip(requests, found, strict=True))
+    columns = [(code, results[context.services.catalog.language(code)]) for code in body.to]
+    num_chars = sum(map(len, body.texts)) * len(body.to)
+    return await run_sized(num_chars, context.deadline, response_body, body, columns)
 
 
-def resolve(
-    body: AzureTranslateRequest, services: Services, context: HttpContext
-) -> dict[str, TranslationRequest]:
+def resolve(body: AzureTranslateRequest, context: HttpContext) -> dict[str, TranslationRequest]:
     """Returns one request for each served language that the codes in `to` mean."""
-    settings, number = services.settings, len(body.texts) * len(body.to)
-    as_texts("body", body.texts, settings, context)
+    settings, number = context.services.settings, len(body.texts) * len(body.to)
+    as_texts(context, "body", body.texts)
     if number > settings.max_inputs:
         raise error_texts.too_many_texts(number, settings.max_inputs, name="to")
     num_chars = sum(map(len, body.texts)) * len(body.to)
@@ -157,8 +158,8 @@ def resolve(
     requests = {}
     for code in body.to:
         pair = ("from", body.source), ("to", code)
-        wanted = translation_request(services, context, ("body", body.texts), *pair, body.textType)
-        wanted.is_aligned = body.includeAlignment and can_align(services.catalog, wanted)
+        wanted = translation_request(context, ("body", body.texts), *pair, body.textType)
+        wanted.is_aligned = body.includeAlignment and can_align(context.services.catalog, wanted)
         requests[wanted.target] = wanted
     context.num_inputs = number
     return requests
@@ -179,19 +180,6 @@ def has_attention(catalog: Catalog, source: str, target: str) -> bool:
     except NotLoadedError as missing:
         return len(missing.names) == 1
     return not route or (len(route) == 1 and route[0].has_attention)
-
-
-async def _translate(
-    body: AzureTranslateRequest,
-    requests: dict[str, TranslationRequest],
-    services: Services,
-    context: HttpContext,
-) -> list[dict[str, Any]]:
-    found = await translate_each(services, [*requests.values()], context)
-    results = dict(zip(requests, found, strict=True))
-    columns = [(code, results[services.catalog.language(code)]) for code in body.to]
-    num_chars = sum(map(len, body.texts)) * len(body.to)
-    return await run_sized(num_chars, context.deadline, response_body, body, columns)
 
 
 def response_body(
@@ -226,14 +214,11 @@ def detected_body(found: Detection) -> dict[str, Any]:
     return {"language": found.language, "score": round(found.confidence / 100, 3)}
 
 
-@router.post(f"{BASE}/detect", **described_list(AzureRequest, list[AzureDetection]))
-async def detect(request: Request) -> Response:
+@route(router.post, f"{BASE}/detect", AzureRequest, list[AzureDetection], **LIST)
+async def detect(context: HttpContext, body: AzureRequest) -> Any:
     """Returns the most probable language of each text, and up to two others, in Azure's shape."""
-    services, context = services_of(request), context_of(request)
-    body = validated(await read_permitted(request, read_list), AzureRequest)
-    texts = as_texts("body", body.texts, services.settings, context)
-    found = await unless_disconnected(request, detected(services, texts, context))
-    return JSONResponse(list(map(detection_body, found)))
+    texts = as_texts(context, "body", body.texts)
+    return list(map(detection_body, await detected(context, texts)))
 
 
 def detection_body(found: Sequence[Detection]) -> dict[str, Any]:
@@ -248,31 +233,18 @@ def detection_body(found: Sequence[Detection]) -> dict[str, Any]:
     return {**candidates[0], "alternatives": candidates[1:]}
 
 
-@router.post(f"{BASE}/breaksentence", **described_list(AzureBreakRequest, list[AzureSentences]))
-async def break_sentence(request: Request) -> Response:
+@route(router.post, f"{BASE}/breaksentence", AzureBreakRequest, list[AzureSentences], **LIST)
+async def break_sentence(context: HttpContext, body: AzureBreakRequest) -> Any:
     """Returns the lengths of the sentences of each text, in Azure's shape."""
-    services, context = services_of(request), context_of(request)
-    body = validated(await read_permitted(request, read_list), AzureBreakRequest)
-    texts = as_texts("body", body.texts, services.settings, context)
-    return JSONResponse(
-        await unless_disconnected(request, _break(texts, body.language, services, context))
-    )
-
-
-async def _break(
-    texts: Sequence[str], language: str | None, services: Services, context: HttpContext
-) -> list[dict[str, Any]]:
+    texts = as_texts(context, "body", body.texts)
     rows: list[dict[str, Any]] = [{} for _ in texts]
-    codes = [language or ""] * len(texts)
-    if not language:
-        found = await detected(services, texts, context)
+    codes = [body.language or ""] * len(texts)
+    if not body.language:
+        found = await detected(context, texts)
         codes = [best.language for best, *_ in found]
         rows = [{"detectedLanguage": detected_body(best)} for best, *_ in found]
-
-    def break_all() -> list[list[int]]:
-        return [broken(text, code) for text, code in zip(texts, codes, strict=True)]
-
-    lengths = await run_sized(sum(map(len, texts)), context.deadline, break_all)
+    size = sum(map(len, texts))
+    lengths = await run_sized(size, context.deadline, list, map(broken, texts, codes))
     return [{"sentLen": each, **row} for each, row in zip(lengths, rows, strict=True)]
 
 

@@ -7,11 +7,11 @@ may have several dictionaries, and can be changed.
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from service.api import error_texts
-from service.api.context import Services, services_of
+from service.api.context import HttpContext, Services
 from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
 from service.api.deepl.schemas import (
     DictionaryFields,
@@ -29,10 +29,9 @@ from service.api.deepl.schemas import (
     TranslationFields,
 )
 from service.api.errors import responses_of
-from service.api.request.parameters import FORM, JSON, described
-from service.api.request.reading import read_parameters
+from service.api.request.handlers import route
+from service.api.request.parameters import FORM, JSON
 from service.api.request.translation import find_languages, find_terms
-from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError, NotFoundError
 from service.models.catalog import Catalog
 from service.state.glossaries import Dictionary, DictionaryInfo, Glossary
@@ -47,169 +46,147 @@ lists = APIRouter(tags=["glossaries"], responses=DEEPL_ERRORS)
 
 TSV = "text/tab-separated-values"
 
-LANGUAGES = {
-    "parameters": [
-        {"name": name, "in": "query", "required": True, "schema": {"type": "string"}}
-        for name in ("source_lang", "target_lang")
-    ]
-}
-"""The query parameters that name a dictionary, for OpenAPI."""
 
-
-@router.post(
-    "/v2/glossaries", status_code=201, **described(GlossaryRequest, GlossaryBody, JSON, FORM)
-)
-async def create_glossary(request: Request) -> Response:
+@route(router.post, "/v2/glossaries", GlossaryRequest, GlossaryBody, JSON, FORM, status_code=201)
+async def create_glossary(context: HttpContext, body: GlossaryRequest) -> dict[str, Any]:
     """Stores a glossary with one dictionary."""
-    services = services_of(request)
-    body = await read_parameters(request, GlossaryRequest)
-    name, dictionary = checked_name(body.name), read_dictionary(body, services)
-    glossary = await services.state.call(services.glossaries.create, name, [dictionary])
-    return JSONResponse(single_body(glossary), 201)
+    name, dictionary = checked_name(body.name), read_dictionary(context, body)
+    glossary = await context.services.state.call(
+        context.services.glossaries.create, name, [dictionary]
+    )
+    return single_body(glossary)
 
 
-@router.post(
+@route(
+    router.post,
     "/v3/glossaries",
+    GlossariesRequest,
+    Glossary,
     status_code=201,
     name="create_glossary",
-    **described(GlossariesRequest, Glossary),
 )
-async def create_multilingual_glossary(request: Request) -> Response:
+async def create_multilingual_glossary(context: HttpContext, body: GlossariesRequest) -> Glossary:
     """Stores a glossary with any number of dictionaries."""
-    services = services_of(request)
-    body = await read_parameters(request, GlossariesRequest)
-    dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
+    dictionaries = [read_dictionary(context, each) for each in body.dictionaries]
     name = checked_name(body.name)
-    glossary = await services.state.call(services.glossaries.create, name, dictionaries)
-    return JSONResponse(glossary, 201)
+    return await context.services.state.call(context.services.glossaries.create, name, dictionaries)
 
 
-@lists.get("/v2/glossaries", response_model=GlossaryList)
-async def list_glossaries(request: Request) -> Response:
+@route(lists.get, "/v2/glossaries", KeyOnly, GlossaryList)
+async def list_glossaries(context: HttpContext, _body: KeyOnly) -> Any:
     """Lists the glossaries with one dictionary."""
-    glossaries = await all_glossaries(request)
+    glossaries = await context.services.state.call(context.services.glossaries.all)
     single = [single_body(each) for each in glossaries if len(each.dictionaries) == 1]
-    return JSONResponse({"glossaries": single})
+    return {"glossaries": single}
 
 
-@lists.get("/v3/glossaries", name="list_glossaries", response_model=MultilingualGlossaryList)
-async def list_multilingual_glossaries(request: Request) -> Response:
+@route(lists.get, "/v3/glossaries", KeyOnly, MultilingualGlossaryList, name="list_glossaries")
+async def list_multilingual_glossaries(context: HttpContext, _body: KeyOnly) -> Any:
     """Lists all glossaries, without their entries."""
-    return JSONResponse({"glossaries": await all_glossaries(request)})
+    return {"glossaries": await context.services.state.call(context.services.glossaries.all)}
 
 
-async def all_glossaries(request: Request) -> list[Glossary]:
-    services = await checked(request)
-    return await services.state.call(services.glossaries.all)
-
-
-@router.get("/v2/glossaries/{glossary_id}", response_model=GlossaryBody)
-async def get_glossary(request: Request, glossary_id: str) -> Response:
+@route(router.get, "/v2/glossaries/{glossary_id}", KeyOnly, GlossaryBody)
+async def get_glossary(context: HttpContext, _body: KeyOnly, glossary_id: str) -> dict[str, Any]:
     """Returns a glossary without its entries."""
-    return JSONResponse(single_body(await single_glossary(request, glossary_id)))
+    return single_body(await single_glossary(context, glossary_id))
 
 
-@router.get("/v3/glossaries/{glossary_id}", name="get_glossary", response_model=Glossary)
-async def get_multilingual_glossary(request: Request, glossary_id: str) -> Response:
+@route(router.get, "/v3/glossaries/{glossary_id}", KeyOnly, Glossary, name="get_glossary")
+async def get_multilingual_glossary(
+    context: HttpContext, _body: KeyOnly, glossary_id: str
+) -> Glossary:
     """Returns a glossary without its entries."""
-    services = await checked(request)
-    found = await services.state.call(services.glossaries.get, glossary_id)
-    return JSONResponse(found)
+    return await context.services.state.call(context.services.glossaries.get, glossary_id)
 
 
-@router.patch("/v3/glossaries/{glossary_id}", **described(GlossaryChange, Glossary))
-async def change_glossary(request: Request, glossary_id: str) -> Response:
+@route(router.patch, "/v3/glossaries/{glossary_id}", GlossaryChange, Glossary)
+async def change_glossary(context: HttpContext, body: GlossaryChange, glossary_id: str) -> Glossary:
     """Renames a glossary, and adds entries to its dictionaries."""
-    services = services_of(request)
-    body = await read_parameters(request, GlossaryChange)
     if body.name is None and not body.dictionaries:
-        await services.state.call(services.glossaries.get, glossary_id)  # an unknown id gets 404
+        await context.services.state.call(
+            context.services.glossaries.get, glossary_id
+        )  # an unknown id gets 404
         error = error_texts.missing("dictionaries")
         error.details = "send name, dictionaries, or both"
         raise error
     name = None if body.name is None else checked_name(body.name)
-    dictionaries = [read_dictionary(each, services) for each in body.dictionaries]
-    glossary = await services.state.call(
-        services.glossaries.change, glossary_id, name, dictionaries
+    dictionaries = [read_dictionary(context, each) for each in body.dictionaries]
+    return await context.services.state.call(
+        context.services.glossaries.change, glossary_id, name, dictionaries
     )
-    return JSONResponse(glossary)
 
 
-@router.delete("/v2/glossaries/{glossary_id}", status_code=204)
-@router.delete("/v3/glossaries/{glossary_id}", status_code=204)
-async def delete_glossary(request: Request, glossary_id: str) -> Response:
+@route(router.delete, "/v2/glossaries/{glossary_id}", KeyOnly, None, status_code=204)
+@route(router.delete, "/v3/glossaries/{glossary_id}", KeyOnly, None, status_code=204)
+async def delete_glossary(context: HttpContext, _body: KeyOnly, glossary_id: str) -> Response:
     """Deletes a glossary with all its dictionaries."""
-    services = await checked(request)
-    await services.state.call(services.glossaries.remove, glossary_id)
+    await context.services.state.call(context.services.glossaries.remove, glossary_id)
     return Response(status_code=204)
 
 
-@router.put(
-    "/v3/glossaries/{glossary_id}/dictionaries", **described(DictionaryRequest, DictionaryInfo)
-)
-async def replace_dictionary(request: Request, glossary_id: str) -> Response:
+DICTIONARIES = "/v3/glossaries/{glossary_id}/dictionaries"
+
+
+@route(router.put, DICTIONARIES, DictionaryRequest, DictionaryInfo)
+async def replace_dictionary(
+    context: HttpContext, body: DictionaryRequest, glossary_id: str
+) -> DictionaryInfo:
     """Stores a dictionary of a glossary, in place of any dictionary with the same languages."""
-    services = services_of(request)
-    dictionary = read_dictionary(await read_parameters(request, DictionaryRequest), services)
-    info = await services.state.call(services.glossaries.replace, glossary_id, dictionary)
-    return JSONResponse(info)
+    dictionary = read_dictionary(context, body)
+    return await context.services.state.call(
+        context.services.glossaries.replace, glossary_id, dictionary
+    )
 
 
-@router.delete(
-    "/v3/glossaries/{glossary_id}/dictionaries", status_code=204, openapi_extra=LANGUAGES
-)
-async def delete_dictionary(request: Request, glossary_id: str) -> Response:
+@route(router.delete, DICTIONARIES, Languages, None, status_code=204)
+async def delete_dictionary(context: HttpContext, body: Languages, glossary_id: str) -> Response:
     """Deletes a dictionary of a glossary."""
-    services, languages = services_of(request), await read_languages(request)
-    await services.state.call(services.glossaries.remove_dictionary, glossary_id, *languages)
+    remove = context.services.glossaries.remove_dictionary
+    await context.services.state.call(remove, glossary_id, *body.bases)
     return Response(status_code=204)
 
 
-@router.get(
+@route(
+    router.get,
     "/v2/glossaries/{glossary_id}/entries",
+    KeyOnly,
+    None,
     response_class=Response,
     responses={200: {"content": {TSV: {"schema": {"type": "string"}}}}},
 )
-async def get_entries(request: Request, glossary_id: str) -> Response:
+async def get_entries(context: HttpContext, _body: KeyOnly, glossary_id: str) -> Response:
     """Returns the entries of a glossary as tab-separated values."""
-    services = services_of(request)
-    (info,) = (await single_glossary(request, glossary_id)).dictionaries
-    entries = await services.state.call(
-        services.glossaries.entries, glossary_id, info.source_lang, info.target_lang
+    (info,) = (await single_glossary(context, glossary_id)).dictionaries
+    entries = await context.services.state.call(
+        context.services.glossaries.entries, glossary_id, info.source_lang, info.target_lang
     )
     return Response(write_tsv(entries), media_type=TSV)
 
 
-@router.get(
+@route(
+    router.get,
     "/v3/glossaries/{glossary_id}/entries",
+    Languages,
+    GlossaryEntries,
     name="get_entries",
-    response_model=GlossaryEntries,
-    openapi_extra=LANGUAGES,
 )
-async def get_dictionary_entries(request: Request, glossary_id: str) -> Response:
+async def get_dictionary_entries(context: HttpContext, body: Languages, glossary_id: str) -> Any:
     """Returns the entries of a dictionary."""
-    services, (source, target) = services_of(request), await read_languages(request)
-    entries = await services.state.call(services.glossaries.entries, glossary_id, source, target)
+    source, target = body.bases
+    entries = await context.services.state.call(
+        context.services.glossaries.entries, glossary_id, source, target
+    )
     dictionary = {"source_lang": source, "target_lang": target, "entries": write_tsv(entries)}
-    return JSONResponse({"dictionaries": [{**dictionary, "entries_format": "tsv"}]})
+    return {"dictionaries": [{**dictionary, "entries_format": "tsv"}]}
 
 
-@lists.get("/v2/glossary-language-pairs", response_model=LanguagePairs)
-async def language_pairs(request: Request) -> Response:
+@route(lists.get, "/v2/glossary-language-pairs", KeyOnly, LanguagePairs)
+async def language_pairs(context: HttpContext, _body: KeyOnly) -> Any:
     """Lists the language pairs that the server translates; a dictionary may have any of them."""
-    found = pairs((await checked(request)).catalog)
+    found = pairs(context.services.catalog)
     bodies = [{"source_lang": source, "target_lang": target} for source, target in found]
-    return JSONResponse({"supported_languages": bodies})
-
-
-async def checked(request: Request) -> Services:
-    await read_parameters(request, KeyOnly)
-    return services_of(request)
-
-
-async def read_languages(request: Request) -> tuple[str, str]:
-    body = await read_parameters(request, Languages)
-    return base_language(body.source_lang), base_language(body.target_lang)
+    return {"supported_languages": bodies}
 
 
 def pairs(catalog: Catalog) -> list[tuple[str, str]]:
@@ -230,9 +207,11 @@ def checked_name(name: str) -> str:
     return name
 
 
-def read_dictionary(body: DictionaryFields, services: Services) -> Dictionary:
+def read_dictionary(context: HttpContext, body: DictionaryFields) -> Dictionary:
     found = find_languages(
-        services.catalog, ("source_lang", body.source_lang), ("target_lang", body.target_lang)
+        context.services.catalog,
+        ("source_lang", body.source_lang),
+        ("target_lang", body.target_lang),
     )
     source, target = (base_language(code or "") for code in found)
     if source == target:
@@ -264,9 +243,8 @@ async def resolve_languages(
     return source, target, await find_terms(services, body.glossaries, source, target)
 
 
-async def single_glossary(request: Request, glossary_id: str) -> Glossary:
-    services = await checked(request)
-    glossary = await services.state.call(services.glossaries.get, glossary_id)
+async def single_glossary(context: HttpContext, glossary_id: str) -> Glossary:
+    glossary = await context.services.state.call(context.services.glossaries.get, glossary_id)
     if (number := len(glossary.dictionaries)) != 1:
         details = f"it has {number} dictionaries; use /v3/glossaries/{glossary_id}"
         raise NotFoundError("Glossary not found", details=details)

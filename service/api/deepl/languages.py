@@ -2,16 +2,14 @@
 
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
-from starlette.responses import Response
 
-from service.api.context import Services, services_of
+from service.api.context import HttpContext, Services
 from service.api.deepl.errors import DEEPL_ERRORS
 from service.api.deepl.schemas import KeyOnly
-from service.api.request.parameters import FORM, JSON, described, query_parameters
-from service.api.request.reading import read_parameters
-from service.api.responses import JSONResponse
+from service.api.request.handlers import route
+from service.api.request.parameters import FORM, JSON
 from service.models.catalog import Catalog
 from service.text.language_codes import base_language, display_name, match_language, normalize_code
 
@@ -50,32 +48,20 @@ class DeepLLanguage(BaseModel):
     )
 
 
-@router.get(
-    "/v2/languages",
-    response_model=list[DeepLLanguage],
-    operation_id="deepl_languages_get",
-    openapi_extra={"parameters": query_parameters(LanguagesRequest)},
-)
-@router.post(
-    "/v2/languages",
-    operation_id="deepl_languages_post",
-    **described(LanguagesRequest, list[DeepLLanguage], JSON, FORM),
-)
-async def languages(request: Request) -> Response:
+LANGUAGES = "/v2/languages", LanguagesRequest, list[DeepLLanguage]
+
+
+@route(router.get, *LANGUAGES, operation_id="deepl_languages_get")
+@route(router.post, *LANGUAGES, JSON, FORM, operation_id="deepl_languages_post")
+async def languages(context: HttpContext, body: LanguagesRequest) -> Any:
     """Lists the source or the target languages.
 
     DeepL's Python client sends the parameters as a form, even with GET.
     """
-    services = services_of(request)
-    body = await read_parameters(request, LanguagesRequest)
     if body.type == "source":
-        return JSONResponse([language_body(code) for code in source_codes(services.catalog)])
-    return JSONResponse(
-        [
-            {**language_body(code), "supports_formality": False}
-            for code in target_codes(services.catalog)
-        ]
-    )
+        return [language_body(code) for code in source_codes(context.services.catalog)]
+    targets = target_codes(context.services.catalog)
+    return [{**language_body(code), "supports_formality": False} for code in targets]
 
 
 def language_body(code: str) -> dict[str, Any]:
@@ -141,48 +127,37 @@ class LanguageResource(BaseModel):
     features: list[ResourceFeature]
 
 
-@router.get(
-    "/v3/languages",
-    response_model=list[ResourceLanguage],
-    openapi_extra={"parameters": query_parameters(ResourceRequest)},
-)
-async def resource_languages(request: Request) -> Response:
+@route(router.get, "/v3/languages", ResourceRequest, list[ResourceLanguage])
+async def resource_languages(context: HttpContext, body: ResourceRequest) -> Any:
     """Lists the languages of a resource, with their features."""
-    services = services_of(request)
-    body = await read_parameters(request, ResourceRequest)
-    if body.resource not in resources_of(services):
-        return JSONResponse([])
+    if body.resource not in resources_of(context.services):
+        return []
     features = RESOURCES[body.resource]
-    usable = usable_codes(services.catalog, has_regions=body.resource != "glossary")
-    return JSONResponse(
-        [
-            {
-                "lang": code,
-                "name": display_name(code),
-                "usable_as_source": is_source,
-                "usable_as_target": is_target,
-                "status": "stable",
-                "features": {
-                    name: {"status": "stable"}
-                    for name, needs in features.items()
-                    if is_source or needs != NEEDS_SOURCE
-                },
-            }
-            for code, (is_source, is_target) in sorted(usable.items())
-        ]
-    )
+    usable = usable_codes(context.services.catalog, has_regions=body.resource != "glossary")
+    return [
+        {
+            "lang": code,
+            "name": display_name(code),
+            "usable_as_source": is_source,
+            "usable_as_target": is_target,
+            "status": "stable",
+            "features": {
+                name: {"status": "stable"}
+                for name, needs in features.items()
+                if is_source or needs != NEEDS_SOURCE
+            },
+        }
+        for code, (is_source, is_target) in sorted(usable.items())
+    ]
 
 
-@router.get("/v3/languages/resources", response_model=list[LanguageResource])
-async def language_resources(request: Request) -> Response:
+@route(router.get, "/v3/languages/resources", KeyOnly, list[LanguageResource])
+async def language_resources(context: HttpContext, _body: KeyOnly) -> Any:
     """Lists the values of `resource` for which the server has languages."""
-    await read_parameters(request, KeyOnly)
-    return JSONResponse(
-        [
-            {"name": each, "features": [{"name": f, **RESOURCES[each][f]} for f in RESOURCES[each]]}
-            for each in resources_of(services_of(request))
-        ]
-    )
+    return [
+        {"name": each, "features": [{"name": f, **RESOURCES[each][f]} for f in RESOURCES[each]]}
+        for each in resources_of(context.services)
+    ]
 
 
 def resources_of(services: Services) -> list[str]:

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.api.context import Services, context_of, services_of
+from service.api.context import HttpContext
 from service.api.deepl import documents, glossaries, languages
 from service.api.deepl.errors import DEEPL_ERRORS, TRACE_HEADER, deepl_shape
 from service.api.deepl.glossaries import resolve_languages
@@ -14,13 +14,8 @@ from service.api.deepl.languages import source_code
 from service.api.deepl.schemas import DeepLRequest, DeepLResponse, KeyOnly
 from service.api.dialect import Dialect
 from service.api.request import translation
-from service.api.request.parameters import FORM, JSON, described
-from service.api.request.reading import (
-    read_parameters,
-    read_permitted,
-    unless_disconnected,
-    validated,
-)
+from service.api.request.handlers import route
+from service.api.request.parameters import FORM, JSON
 from service.api.request.translation import as_texts, decoding_options, source_of
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
@@ -36,27 +31,24 @@ MAX_TEXTS = 50
 """Largest number of texts in one request. DeepL has the same limit."""
 
 
-@router.post("/v2/translate", **described(DeepLRequest, DeepLResponse, JSON, FORM))
-async def translate(request: Request) -> Response:
+@route(router.post, "/v2/translate", DeepLRequest, DeepLResponse, JSON, FORM)
+async def translate(context: HttpContext, body: DeepLRequest) -> Response:
     """Translates up to 50 texts, in DeepL's shape."""
-    services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = validated(await read_permitted(request), DeepLRequest)
-        texts = as_texts("text", body.text, services.settings, context)
-        wanted = await resolve(body, texts, services)
-    work = translation.translate(services, wanted, context)
-    results = await unless_disconnected(request, work)
+        texts = as_texts(context, "text", body.text)
+        wanted = await resolve(body, texts, context)
+    results = await translation.translate(context, wanted)
     context.billed_characters = sum(map(len, texts))
     with context.stage("serialize"):
-        return JSONResponse(response_body(body, wanted, results, services.catalog))
+        return JSONResponse(response_body(body, wanted, results, context.services.catalog))
 
 
-async def resolve(body: DeepLRequest, texts: list[str], services: Services) -> TranslationRequest:
+async def resolve(body: DeepLRequest, texts: list[str], context: HttpContext) -> TranslationRequest:
     if len(texts) > MAX_TEXTS:
         raise InvalidRequestError(
             "Too many texts", details=f"{len(texts)} texts; the limit is {MAX_TEXTS}, send fewer"
         )
-    source, target, terms = await resolve_languages(services, body)
+    source, target, terms = await resolve_languages(context.services, body)
     xml = None
     if body.tag_handling == "xml":
         tags = body.ignore_tags, body.splitting_tags, body.non_splitting_tags
@@ -114,17 +106,15 @@ class DeepLUsage(BaseModel):
     character_limit: int = Field(description=f"{NO_LIMIT:,} means that there is no limit.")
 
 
-@router.get("/v2/usage", operation_id="deepl_usage_get")
-@router.post("/v2/usage", operation_id="deepl_usage_post")
-async def usage(request: Request) -> DeepLUsage:
+@route(router.get, "/v2/usage", KeyOnly, DeepLUsage, operation_id="deepl_usage_get")
+@route(router.post, "/v2/usage", KeyOnly, DeepLUsage, JSON, FORM, operation_id="deepl_usage_post")
+async def usage(context: HttpContext, _body: KeyOnly) -> DeepLUsage:
     """Returns the number of translated characters, and the limit of this number."""
-    services = services_of(request)
-    await read_parameters(request, KeyOnly)
-    quota = services.quota
+    quota = context.services.quota
     if quota.limit:
-        used = await quota.used(context_of(request).account)
+        used = await quota.used(context.account)
         return DeepLUsage(character_count=used, character_limit=quota.limit)
-    status = await services.backend.status()
+    status = await context.services.backend.status()
     return DeepLUsage(character_count=status.billed_characters, character_limit=NO_LIMIT)
 
 

@@ -10,7 +10,8 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from service.errors import SHOWN_CHARS, InvalidRequestError
 from service.state.glossaries import Glossary
-from service.tasks.parameters import ListOf, Parameters, example, not_empty
+from service.tasks.parameters import ListOf, Parameters, Texts, example
+from service.text.language_codes import base_language
 
 # Some clients send `split_sentences` as a number.
 SplitSentences = Annotated[
@@ -111,10 +112,7 @@ class TranslationFields(KeyOnly):
 class DeepLRequest(TranslationFields):
     model_config = example(text=["The cat sat on the mat."], target_lang="PT-BR")
 
-    text: str | ListOf[str] = Field(
-        description="Texts to translate; in a form, `text` may be repeated.",
-        json_schema_extra=not_empty,
-    )
+    text: Texts = Field(description="Texts to translate; in a form, `text` may be repeated.")
     split_sentences: SplitSentences = Field(
         "1",
         description="`1` splits at punctuation and line breaks, `nonewlines` only at punctuation. "
@@ -199,6 +197,10 @@ class DictionaryLanguages(Parameters):
 
 class Languages(KeyOnly, DictionaryLanguages):
     """A request that names a dictionary by its languages."""
+
+    @property
+    def bases(self) -> tuple[str, str]:
+        return base_language(self.source_lang), base_language(self.target_lang)
 
 
 class DictionaryFields(DictionaryLanguages):

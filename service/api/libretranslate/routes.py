@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api import deeplx, error_texts, streams
-from service.api.context import HttpContext, Services, context_of, services_of
+from service.api.context import HttpContext, context_of, services_of
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS, MISSING, ErrorBody, Responses, responses_of
 from service.api.libretranslate import streaming
@@ -32,6 +32,7 @@ from service.api.libretranslate.schemas import (
 )
 from service.api.libretranslate.streaming import detection_body
 from service.api.request import translation
+from service.api.request.handlers import route
 from service.api.request.parameters import FORM, JSON, MULTIPART, AcceptLanguage, described
 from service.api.request.reading import (
     read_parameters,
@@ -75,29 +76,34 @@ MAX_DETECT_CHARS = 16384
 )
 async def translate(request: Request) -> Response:
     """Translates a text or a list of texts. Some parameters are additions to LibreTranslate's."""
-    services, context = services_of(request), context_of(request)
+    context = context_of(request)
     start = time.perf_counter()
     try:
         fields = await read_permitted(request)
         is_deeplx = "q" not in fields and "text" in fields and "target" not in fields
-        if not is_deeplx:
+        if is_deeplx:
+            context.dialect = deeplx.DIALECT
+            asked = validated(fields, deeplx.DeepLXRequest)
+        else:
             body = validated(fields, TranslateRequest)
-            wanted = resolve(body, services, context)
+            wanted = resolve(body, context)
             if body.glossary:
                 glossaries = glossaries_of(body.glossary, wanted.source)
                 wanted.terms = await translation.find_terms(
-                    services, glossaries, wanted.source, wanted.target
+                    context.services, glossaries, wanted.source, wanted.target
                 )
     finally:
         context.add("validate", time.perf_counter() - start)
     if is_deeplx:
-        return await deeplx.answer(request, fields)
+        reply = await unless_disconnected(request, deeplx.translate(context, asked))
+        return JSONResponse(reply.model_dump())
     if stream_type := streaming.wanted_type(context):
         streaming.check(body)
-        sentences = translation.stream(services, wanted, context)
+        sentences = translation.stream(context, wanted)
         writer = streaming.EventWriter(stream_type)
-        return await streams.respond(request, stream_type, sentences, writer)
-    work = translation.translate(services, wanted, context)
+        beginning = streams.respond(context, stream_type, sentences, writer)
+        return await unless_disconnected(request, beginning)
+    work = translation.translate(context, wanted)
     results = await unless_disconnected(request, work)
     start = time.perf_counter()
     response = JSONResponse(response_body(body, results))
@@ -105,24 +111,20 @@ async def translate(request: Request) -> Response:
     return response
 
 
-@router.post(
-    "/detect", responses=ERRORS, **described(DetectRequest, list[DetectedLanguage], JSON, FORM)
-)
-async def detect(request: Request) -> Response:
+@route(router.post, "/detect", DetectRequest, list[DetectedLanguage], JSON, FORM, responses=ERRORS)
+async def detect(context: HttpContext, body: DetectRequest) -> Any:
     """Returns up to three served languages in which `q` may be written, most probable first.
 
     If no language is detected, the response is `en` with the confidence 0, as in LibreTranslate.
     """
-    services, context = services_of(request), context_of(request)
-    body = await read_parameters(request, DetectRequest)
-    texts = as_texts("q", body.q, services.settings, context)
-    detections = await unless_disconnected(request, detected(services, sample(texts), context))
-    return JSONResponse([detection_body(each) for each in mean_detections(detections)])
+    texts = as_texts(context, "q", body.q)
+    detections = await detected(context, sample(texts))
+    return [detection_body(each) for each in mean_detections(detections)]
 
 
-def resolve(body: TranslateRequest, services: Services, context: HttpContext) -> TranslationRequest:
-    settings = services.settings
-    texts = as_texts("q", body.q, settings, context)
+def resolve(body: TranslateRequest, context: HttpContext) -> TranslationRequest:
+    settings = context.services.settings
+    texts = as_texts(context, "q", body.q)
     if body.alternatives > settings.max_alternatives:
         raise too_wide("alternatives", body.alternatives, settings.max_alternatives)
     if body.beam_size is not None and body.beam_size > settings.max_beam_size:
@@ -136,7 +138,7 @@ def resolve(body: TranslateRequest, services: Services, context: HttpContext) ->
             "Invalid request: return_alignment and glossary cannot be used together; send only one"
         )
     prefixes = prefixes_of(body, len(texts)) if body.target_prefix else ()
-    source, target = languages_of(services.catalog, body.source, body.target)
+    source, target = languages_of(context.services.catalog, body.source, body.target)
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)
@@ -289,13 +291,13 @@ DOCUMENT: Responses = {
 )
 async def translate_file(request: Request) -> Response:
     """Translates a document, and returns the address of the translated document."""
-    services, context = services_of(request), context_of(request)
-    documents = enabled(services)
+    context = context_of(request)
+    documents = enabled(context.services)
     with context.stage("validate"):
         body = await read_upload(request, TranslateFileRequest)
-        source, target = languages_of(services.catalog, body.source, body.target)
+        source, target = languages_of(context.services.catalog, body.source, body.target)
         glossaries = glossaries_of(body.glossary, source)
-        terms = await find_terms(services, glossaries, source, target)
+        terms = await find_terms(context.services, glossaries, source, target)
         opening = open_job(documents, body.file, source, target, terms, context)
         job = await unless_disconnected(request, opening)
     await unless_disconnected(request, documents.run(job))

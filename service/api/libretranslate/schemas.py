@@ -6,7 +6,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from service.api.request.parameters import UploadedFile
 from service.tasks.alignment.alignment import Alignment
-from service.tasks.parameters import ListOf, Natural, Parameters, Positive, example, not_empty
+from service.tasks.parameters import ListOf, Natural, Parameters, Positive, Texts, example
 from service.tasks.translation.guards import GuardWarning
 from service.tasks.translation.sentences import SentenceScore
 
@@ -27,9 +27,7 @@ class TranslateRequest(Parameters):
 
     model_config = example(q="The cat sat on the mat.", source="en", target="pt")
 
-    q: str | ListOf[str] = Field(
-        description="Text, or list of texts, to translate.", json_schema_extra=not_empty
-    )
+    q: Texts = Field(description="Text, or list of texts, to translate.")
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
     format: TextFormat = Field(
@@ -109,9 +107,7 @@ class TranslateResponse(BaseModel):
 
 
 class DetectRequest(Parameters):
-    q: str | ListOf[str] = Field(
-        description="Text, or list of texts, in one language.", json_schema_extra=not_empty
-    )
+    q: Texts = Field(description="Text, or list of texts, in one language.")
     api_key: Any = API_KEY
 
 

@@ -61,13 +61,13 @@ async def call_tool(
 ) -> CallToolResult:
     """Returns the result of a tool, or its error in the words of the server's other routes."""
     request: Any = asked.request  # of Starlette
-    services, context, name = services_of(request), context_of(request), params.name
+    context, name = context_of(request), params.name
     if name not in TOOLS:
         context.outcome = "invalid"
         message = f"there is no tool {name[:SHOWN_CHARS]}; there are {', '.join(TOOLS)}"
         raise MCPError(code=INVALID_PARAMS, message=message)
     try:
-        found = await call(services, context, TOOLS[name], params.arguments or {})
+        found = await call(context, TOOLS[name], params.arguments or {})
     except Exception as error:
         failure = error if isinstance(error, ServiceError) else internal(error, context)
         context.outcome = outcome(failure)

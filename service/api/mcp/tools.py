@@ -3,12 +3,12 @@
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from service.api.context import HttpContext, Services
+from service.api.context import HttpContext
 from service.api.libretranslate.routes import glossaries_of
 from service.api.libretranslate.schemas import DetectedLanguage, TextFormat
 from service.api.libretranslate.streaming import detection_body
@@ -20,14 +20,14 @@ from service.tasks.alignment.alignment import between_words, text_span
 from service.tasks.attention.requests import OneTextQuestion
 from service.tasks.attention.results import largest
 from service.tasks.embedding.inputs import (
+    CheckedList,
+    CheckedTexts,
     EmbedParameters,
     EmbedQuery,
     ModelName,
     ScoreParameters,
-    check_list,
-    check_text,
 )
-from service.tasks.parameters import ListOf, Parameters, Positive, not_empty
+from service.tasks.parameters import Parameters, Positive, Texts, not_empty
 from service.tasks.reranking import Reranker
 from service.tasks.threads import run_sized
 from service.tasks.translation.guards import GuardWarning
@@ -49,9 +49,7 @@ TARGET: Any = Field(description="Language code of the translation, such as `pt`.
 
 
 class TranslateArguments(Arguments):
-    text: str | ListOf[str] = Field(
-        description="Text to translate, or a list of texts.", json_schema_extra=not_empty
-    )
+    text: Texts = Field(description="Text to translate, or a list of texts.")
     target: str = TARGET
     source: str = SOURCE
     format: TextFormat = Field(
@@ -76,20 +74,18 @@ class Translations(BaseModel):
     translations: list[Translation] = Field(description="One for each text, in order.")
 
 
-async def translate(
-    services: Services, context: HttpContext, given: TranslateArguments
-) -> Translations:
+async def translate(context: HttpContext, given: TranslateArguments) -> Translations:
     """Translates a text or a list of texts.
 
     Numbers, placeholders, Markdown and tags are kept. The tool `languages` lists the languages.
     """
     pair = ("source", given.source), ("target", given.target)
-    wanted = translation.translation_request(
-        services, context, ("text", given.text), *pair, given.format
-    )
+    wanted = translation.translation_request(context, ("text", given.text), *pair, given.format)
     glossaries = glossaries_of(given.glossary, wanted.source)
-    wanted.terms = await translation.find_terms(services, glossaries, wanted.source, wanted.target)
-    found = await translation.translate(services, wanted, context)
+    wanted.terms = await translation.find_terms(
+        context.services, glossaries, wanted.source, wanted.target
+    )
+    found = await translation.translate(context, wanted)
     return Translations(
         translations=[
             Translation(
@@ -110,15 +106,13 @@ class DetectedLanguages(BaseModel):
     languages: list[DetectedLanguage] = Field(description="Most probable first.")
 
 
-async def detect(
-    services: Services, context: HttpContext, given: DetectArguments
-) -> DetectedLanguages:
+async def detect(context: HttpContext, given: DetectArguments) -> DetectedLanguages:
     """Detects the language of a text among the languages of the server.
 
     The confidence is from 0 to 100.
     """
-    texts = translation.as_texts("text", given.text, services.settings, context)
-    (found,) = await translation.detected(services, texts, context)
+    texts = translation.as_texts(context, "text", given.text)
+    (found,) = await translation.detected(context, texts)
     return DetectedLanguages.model_validate({"languages": list(map(detection_body, found))})
 
 
@@ -132,11 +126,9 @@ class LanguageNames(BaseModel):
     languages: dict[str, str] = Field(description="Names of the languages by code.")
 
 
-async def languages(
-    services: Services, _context: HttpContext, given: LanguagesArguments
-) -> LanguageNames:
+async def languages(context: HttpContext, given: LanguagesArguments) -> LanguageNames:
     """Lists the languages that can be translated, or the target languages of one of them."""
-    catalog = services.catalog
+    catalog = context.services.catalog
     codes = [*catalog.offers()]
     if given.source is not None:
         source = catalog.language(given.source)
@@ -148,15 +140,15 @@ class Models(BaseModel):
     models: dict[str, str] = Field(description="Tasks of the models by name, defaults first.")
 
 
-async def models(services: Services, _context: HttpContext, _given: Arguments) -> Models:
+async def models(context: HttpContext, _given: Arguments) -> Models:
     """Lists the served models with the task of each: translate, embed or rerank."""
-    return Models(models={each.name: each.task for each in services.catalog.served.values()})
+    return Models(
+        models={each.name: each.task for each in context.services.catalog.served.values()}
+    )
 
 
 class EmbedArguments(Arguments):
-    texts: Annotated[ListOf[str], BeforeValidator(check_text)] = Field(
-        description=f"Up to {MAX_VECTORS} texts.", json_schema_extra=not_empty
-    )
+    texts: CheckedTexts = Field(description=f"Up to {MAX_VECTORS} texts.")
     model: ModelName = Field(
         None, description="Name as in `models`; by default the first embedding model."
     )
@@ -173,7 +165,7 @@ class Embeddings(BaseModel):
     vectors: list[list[float]] = Field(description="A vector of length 1 for each text, in order.")
 
 
-async def embed(services: Services, context: HttpContext, given: EmbedArguments) -> Embeddings:
+async def embed(context: HttpContext, given: EmbedArguments) -> Embeddings:
     """Returns a vector for each text.
 
     The dot product of two vectors measures the similarity of the meanings of their texts.
@@ -187,16 +179,14 @@ async def embed(services: Services, context: HttpContext, given: EmbedArguments)
     fields = {"truncate": False, "prompt_name": given.prompt_name}
     reading = EmbedParameters.model_validate(fields)
     query = EmbedQuery(given.texts, "texts", reading, given.model, given.dimensions)
-    vectors, _ = await services.embedder.embed(query, context)
+    vectors, _ = await context.services.embedder.embed(query, context)
     shortest = orjson.loads(orjson.dumps(vectors, option=orjson.OPT_SERIALIZE_NUMPY))
     return Embeddings(model=context.model, vectors=shortest)
 
 
 class RerankArguments(Arguments):
     query: str = Field(description="Query that the texts are compared with.")
-    texts: Annotated[ListOf[str], BeforeValidator(check_list)] = Field(
-        description="Texts to rank.", json_schema_extra=not_empty
-    )
+    texts: CheckedList = Field(description="Texts to rank.")
     top_n: Positive | None = Field(None, description="Number of results; by default all texts.")
     model: ModelName = Field(
         None, description="Name as in `models`; by default the first reranking model."
@@ -213,10 +203,12 @@ class Ranks(BaseModel):
     results: list[Rank] = Field(description="Most relevant text first.")
 
 
-async def rerank(services: Services, context: HttpContext, given: RerankArguments) -> Ranks:
+async def rerank(context: HttpContext, given: RerankArguments) -> Ranks:
     """Ranks texts by their relevance to a query, with a score for each text."""
     context.num_inputs = len(given.texts)
-    reranker = Reranker(services.catalog, services.backend, services.settings)
+    reranker = Reranker(
+        context.services.catalog, context.services.backend, context.services.settings
+    )
     options = ScoreParameters.model_validate({"model": given.model})
     pairs = [(given.query, text) for text in given.texts]
     scored = await reranker.score(pairs, "texts", options, context)
@@ -257,9 +249,7 @@ class WordAttention(BaseModel):
     words: list[TargetWord] = Field(description="The words of the translation, in order.")
 
 
-async def attention(
-    services: Services, context: HttpContext, given: AttentionArguments
-) -> WordAttention:
+async def attention(context: HttpContext, given: AttentionArguments) -> WordAttention:
     """Shows which source words each word of a translation rests on.
 
     The weights are the attention of the translation model. The translation is the model's own,
@@ -268,12 +258,12 @@ async def attention(
     context.num_inputs = 1
     languages = {"source": given.source, "target": given.target}
     question = validated({"text": given.text, **languages}, OneTextQuestion)
-    inspector = services.inspector
+    inspector = context.services.inspector
     model = await inspector.choose_direction(question, given.text, context)
     is_split = given.translation is None
     read = await inspector.read(model, given.text, given.translation, is_split, context)
     pairs = [TranslatedPair(model.name, e.source, e.target, None) for e in read if e.target]
-    await PairAligner(services.backend, services.settings).attend(pairs, context)
+    await PairAligner(context.services.backend, context.services.settings).attend(pairs, context)
     return WordAttention(
         model=model.name,
         translation=given.translation or " ".join(pair.target.text for pair in pairs),
@@ -306,7 +296,7 @@ def attended(pair: TranslatedPair, top_k: int) -> list[TargetWord]:
 class ToolFunction:
     """A function that agents may call. Its docstring is the description that agents read."""
 
-    run: Callable[[Services, HttpContext, Any], Awaitable[BaseModel]]
+    run: Callable[[HttpContext, Any], Awaitable[BaseModel]]
     arguments: type[Arguments]
     result: type[BaseModel]
     scope: str = ""  # that an API key needs for the tool; "" for none
@@ -327,9 +317,7 @@ TOOLS = {
 }
 
 
-async def call(
-    services: Services, context: HttpContext, tool: ToolFunction, arguments: dict[str, Any]
-) -> BaseModel:
+async def call(context: HttpContext, tool: ToolFunction, arguments: dict[str, Any]) -> BaseModel:
     """Returns the result of a tool.
 
     Raises:
@@ -343,4 +331,4 @@ async def call(
             f"Invalid request: there is no {unknown[:SHOWN_CHARS]} parameter",
             details=f"the tool has {', '.join(known) or 'none'}",
         )
-    return await tool.run(services, context, validated(arguments, tool.arguments))
+    return await tool.run(context, validated(arguments, tool.arguments))

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
-from starlette.responses import Response
 
 from service.api import error_texts, streams
-from service.api.context import HttpContext, Services, context_of, services_of
+from service.api.context import HttpContext
 from service.api.dialect import Dialect
 from service.api.openai.errors import OPENAI_ERRORS, openai_shape
 from service.api.openai.models import pairs_of
@@ -31,10 +30,8 @@ from service.api.openai.prompts import (
     text_in,
 )
 from service.api.request import translation
-from service.api.request.parameters import described
-from service.api.request.reading import read_permitted, unless_disconnected, validated
+from service.api.request.handlers import route
 from service.api.request.translation import source_of
-from service.api.responses import JSONResponse
 from service.errors import SHOWN_CHARS, InvalidRequestError
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
@@ -143,40 +140,31 @@ class ChatResponse(BaseModel):
     usage: ChatUsage
 
 
-@router.post(
+@route(
+    router.post,
     "/v1/chat/completions",
+    ChatRequest,
+    ChatResponse,
     responses={200: {"content": {streams.SSE: {"schema": {"type": "string"}}}}},
-    **described(ChatRequest, ChatResponse),
 )
-async def chat_completions(request: Request) -> Response:
+async def chat_completions(context: HttpContext, body: ChatRequest) -> Any:
     """Translates the last message. The pair is named by the model, by fields or in a message."""
-    services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        body = validated(await read_permitted(request), ChatRequest)
-        wanted, batch = resolve(body, services, context)
+        wanted, batch = resolve(body, context)
     reply = Reply(body, batch, wanted.source or "", context)
     if body.stream:
-        sentences = translation.stream(services, wanted, context)
-        return await streams.respond(request, streams.SSE, sentences, reply)
-    work = translation.translate(services, wanted, context)
-    for result in await unless_disconnected(request, work):
+        sentences = translation.stream(context, wanted)
+        return await streams.respond(context, streams.SSE, sentences, reply)
+    for result in await translation.translate(context, wanted):
         reply.add(result)
-    message = AnswerMessage(content=reply.content)
-    return JSONResponse(
-        {
-            **reply.head("chat.completion"),
-            "choices": [Choice(message=message).model_dump()],
-            "usage": reply.usage,
-        }
-    )
+    choice = Choice(message=AnswerMessage(content=reply.content)).model_dump()
+    return {**reply.head("chat.completion"), "choices": [choice], "usage": reply.usage}
 
 
-def resolve(
-    body: ChatRequest, services: Services, context: HttpContext
-) -> tuple[TranslationRequest, Batch | None]:
+def resolve(body: ChatRequest, context: HttpContext) -> tuple[TranslationRequest, Batch | None]:
     if body.n > 1:
         raise error_texts.out_of_range("n", "<=", 1, body.n)
-    catalog = services.catalog
+    catalog = context.services.catalog
     offered = catalog.languages
     at = max((i for i, each in enumerate(body.messages) if each.role == "user"), default=None)
     if at is None:
@@ -205,7 +193,7 @@ def resolve(
         raise no_pair(body.model, catalog)
     texts = f"messages[{at}][content]", message if batch is None else batch.texts
     source, target = ("source", pair.source), ("target", pair.target)
-    return translation.translation_request(services, context, texts, source, target), batch
+    return translation.translation_request(context, texts, source, target), batch
 
 
 def _others(messages: Sequence[ChatMessage], at: int) -> list[ChatMessage]:

@@ -4,22 +4,22 @@ Source: https://platform.openai.com/docs/api-reference/embeddings.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import starmap
 from typing import Any, Literal
 
 import numpy as np
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.api.context import context_of, services_of
+from service.api.context import HttpContext
 from service.api.dialect import Dialect
 from service.api.openai import models
 from service.api.openai.errors import OPENAI_ERRORS, openai_shape
-from service.api.request.parameters import described
-from service.api.request.reading import read_parameters
-from service.api.responses import gather, num_bytes_of
+from service.api.request.handlers import route
+from service.api.responses import gather, list_parts
 from service.api.vectors import (
     EmbeddingType,
     NumberType,
@@ -44,8 +44,7 @@ from service.tasks.parameters import Positive, example
 router = APIRouter(tags=["embeddings"], responses=OPENAI_ERRORS)
 
 EncodingFormat = Literal["float", "base64"]
-
-EMBEDDING = (b"embedding", b"embedding")
+EMBEDDING = "embedding", "embedding"
 """The `object` of a vector, and the field of its numbers."""
 
 
@@ -123,34 +122,31 @@ class EmbeddingsResponse(BaseModel):
     usage: EmbeddingsUsage
 
 
-@router.post(
-    "/embeddings",
-    operation_id="embeddings_of_tei",
-    **described(EmbeddingsRequest, EmbeddingsResponse),
-)
-@router.post("/v1/embeddings", **described(EmbeddingsRequest, EmbeddingsResponse))
-async def embeddings(request: Request) -> Response:
+MODELS = EmbeddingsRequest, EmbeddingsResponse
+
+
+@route(router.post, "/embeddings", *MODELS, operation_id="embeddings_of_tei")
+@route(router.post, "/v1/embeddings", *MODELS)
+async def embeddings(context: HttpContext, body: EmbeddingsRequest) -> Response:
     """Returns a vector for each text, in OpenAI's shape."""
-    body = await read_parameters(request, EmbeddingsRequest)
-    return await embed_in_shape(request, body, EMBEDDING)
+    return await embed_in_shape(context, body, EMBEDDING)
 
 
 async def embed_in_shape(
-    request: Request, body: EmbeddingsRequest, names: tuple[bytes, bytes]
+    context: HttpContext, body: EmbeddingsRequest, names: tuple[str, str]
 ) -> Response:
     """Returns the vectors. `names` has the `object` and the field of each vector."""
-    services, context = services_of(request), context_of(request)
-    if not services.settings.openai_token_ids:
+    if not context.services.settings.openai_token_ids:
         refuse_ids(body.input)
-    found, usage = await embed(request, body.query())
+    found, usage = await embed(context, body.query())
     kind, encoding = body.output_dtype, body.encoding_format
     if body.embedding_type == "base64":
         encoding = "base64"
     elif body.embedding_type != "float":
         kind = body.embedding_type
-    vectors = found if kind == "float" else converted(found, kind)
+    vectors = converted(found, kind)
     parts = embeddings_parts(vectors, context.model, usage, encoding, names)
-    return embed_response(gather(parts), num_bytes_of(vectors), usage, context)
+    return embed_response(gather(parts), vectors.nbytes, usage, context)
 
 
 def embeddings_parts(
@@ -158,28 +154,20 @@ def embeddings_parts(
     model: str,
     usage: EmbedUsage,
     encoding: EncodingFormat,
-    names: tuple[bytes, bytes] = EMBEDDING,
+    names: tuple[str, str] = EMBEDDING,
 ) -> Iterator[bytes]:
-    write = _as_base64 if encoding == "base64" else _as_numbers
     truncated = set(usage.truncated)
     kind, field = names
-    yield b'{"object":"list","data":['
-    mark = b""
-    for index, vector in enumerate(vectors):
-        yield mark + b'{"object":"%b","index":%d,"%b":' % (kind, index, field) + write(vector)
-        yield b',"truncated":true}' if index in truncated else b"}"
-        mark = b","
+
+    def item(index: int, vector: NDArray[Any]) -> dict[str, Any]:
+        value = base64_of(vector).decode() if encoding == "base64" else vector
+        found = {"object": kind, "index": index, field: value}
+        return found | {"truncated": True} if index in truncated else found
+
+    yield b'{"object":"list","data":'
+    yield from list_parts(starmap(item, enumerate(np.ascontiguousarray(vectors))))
     tokens = usage_of(sum(usage.num_tokens))
-    yield b'],"model":' + orjson.dumps(model) + b',"usage":' + orjson.dumps(tokens) + b"}"
-
-
-def _as_numbers(vector: NDArray[Any]) -> bytes:
-    values = np.ascontiguousarray(vector, dtype=vector.dtype.newbyteorder("="))
-    return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def _as_base64(vector: NDArray[Any]) -> bytes:
-    return b'"' + base64_of(vector) + b'"'
+    yield b"," + orjson.dumps({"model": model, "usage": tokens})[1:]
 
 
 DIALECT = Dialect(

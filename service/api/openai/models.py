@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from model.config import ModelConfig
 from model.inspection.query import InspectedConfig, attention_layers
-from service.api.context import Services, context_of, services_of
+from service.api.context import HttpContext, Services, context_of
 from service.api.errors import responses_of
 from service.api.keys import given_key
 from service.api.openai.errors import OpenAIErrorBody
@@ -155,27 +155,26 @@ ModelId = Annotated[str, Path(max_length=128, description="Name of the model.")]
 @router.get("/v1/models")
 async def models(request: Request) -> ModelList:
     """Lists the models with device and precision. An admin key adds the reasons of failed loads."""
-    return ModelList(data=await shown_models(request))
+    return ModelList(data=await shown_models(context_of(request)))
 
 
 @router.get("/v1/models/{id:path}", responses=responses_of(OpenAIErrorBody, "4XX"))
 async def model(id: ModelId, request: Request) -> AnyModelBody:
     """Returns one model."""
-    return find_model(id, await shown_models(request))
+    return find_model(id, await shown_models(context_of(request)))
 
 
-def is_admin(request: Request, services: Services) -> bool:
-    key = services.keys.find(given_key(context_of(request).headers, {}))
+def is_admin(context: HttpContext) -> bool:
+    key = context.services.keys.find(given_key(context.headers, {}))
     return key is not None and ADMIN in key.scopes
 
 
-async def shown_models(request: Request) -> list[AnyModelBody]:
+async def shown_models(context: HttpContext) -> list[AnyModelBody]:
     """Returns all models; only a request with an admin key gets the reasons of failures."""
-    services = services_of(request)
-    status = await services.backend.status()
-    if not is_admin(request, services):
+    status = await context.services.backend.status()
+    if not is_admin(context):
         status = replace(status, failures={})
-    return all_models(services, status)
+    return all_models(context.services, status)
 
 
 def all_models(services: Services, status: Status) -> list[AnyModelBody]:
@@ -314,13 +313,13 @@ class DeletedModel(BaseModel):
     deleted: bool = Field(description="False while the model is still being unloaded.")
 
 
-def require_admin(request: Request, services: Services) -> None:
-    if not services.keys.has_admin:
+def require_admin(context: HttpContext) -> None:
+    if not context.services.keys.has_admin:
         raise ForbiddenError(
             "models are loaded and unloaded with an admin key, and this server has none: "
             "start it with REGARD_ADMIN_KEY"
         )
-    if not is_admin(request, services):
+    if not is_admin(context):
         raise UnauthorizedError(
             "this request needs the server's REGARD_ADMIN_KEY, or a key with the scope admin, as "
             "`Authorization: Bearer …`"
@@ -341,8 +340,8 @@ async def load(id: ModelId, request: Request) -> Response:
     If the load takes longer than the time limit of a request, the response is 202 and the load
     continues. Other requests are served meanwhile.
     """
-    services = services_of(request)
-    require_admin(request, services)
+    services = context_of(request).services
+    require_admin(context_of(request))
     fields = await read_fields(request)
     body = validated(fields, LoadRequest)
     state = await services.backend.load_model(id, body.source)
@@ -364,8 +363,8 @@ async def unload(id: ModelId, request: Request) -> Response:
     If this takes longer than the time limit of a request, the response is 202 and the unloading
     continues.
     """
-    services = services_of(request)
-    require_admin(request, services)
+    services = context_of(request).services
+    require_admin(context_of(request))
     state = await services.backend.unload_model(id)
     body = DeletedModel(id=id, deleted=state == "unloaded")
     return JSONResponse(body.model_dump(), 200 if state == "unloaded" else 202)

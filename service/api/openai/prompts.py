@@ -78,10 +78,6 @@ class Form:
     is_near: bool = False
 
 
-def _before(mark: str) -> Callable[[str], str]:
-    return lambda text: text.partition(mark)[0].strip()
-
-
 def _without_end(*ends: str) -> Callable[[str], str]:
     def close(text: str) -> str:
         text = text.strip()
@@ -100,8 +96,10 @@ FORMS = (
     ),
     Form(re.compile(r"\"\"\""), _without_end('"""')),
     Form(re.compile(r"\n```\w*\n"), _without_end("```")),
-    Form(re.compile(r":\s{0,4}🔤"), _before("🔤")),
-    Form(re.compile(r"\n<(?:source_text|source|text)>"), _before("</")),
+    Form(re.compile(r":\s{0,4}🔤"), lambda text: text.partition("🔤")[0].strip()),
+    Form(
+        re.compile(r"\n<(?:source_text|source|text)>"), lambda text: text.partition("</")[0].strip()
+    ),
     Form(re.compile(r":\s{0,4}\"(?=(?s:.*)\" =>\s*\Z)"), _without_end('" =>')),
     Form(re.compile(r"[:：][ \t]+(?=\S)"), is_near=True),
     Form(re.compile(r"[:：][ \t]*\n")),

@@ -115,6 +115,11 @@ def described(body: type[BaseModel], response: Any, *media_types: str) -> dict[s
     return {"response_model": response, "openapi_extra": extra}
 
 
+def described_query(model: type[BaseModel], response: Any) -> dict[str, Any]:
+    """Returns what `described` does, for a route whose parameters are in the query."""
+    return {"response_model": response, "openapi_extra": {"parameters": query_parameters(model)}}
+
+
 def query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
     """Returns the fields of a model, as OpenAPI describes the parameters of a query."""
     schema = model.model_json_schema()

@@ -16,6 +16,8 @@ from service.settings.keys import ApiKey
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
+Reader = Callable[[Request, bool], Awaitable[dict[str, Any]]]
+"""Reads the fields of a request. The second argument is whether the body may have the key."""
 
 FORM_BYTES = 64 * 1024
 """Largest size of each field that is not a file, in addition to REGARD_MAX_FILE_BYTES."""
@@ -37,16 +39,11 @@ def validated(fields: dict[str, Any], model: type[Model]) -> Model:
         raise describe(error) from None
 
 
-async def read_permitted(
-    request: Request, read: Callable[[Request, bool], Awaitable[dict[str, Any]]] = read_fields
-) -> dict[str, Any]:
+async def read_permitted(request: Request, read: Reader = read_fields) -> dict[str, Any]:
     """Returns the fields of a request whose key is valid, for this route, and within its limits.
 
     A key in a header or in the query is checked before the body is read. Without such a key, the
     body may have the key, and it counts against the share of bodies without a key.
-
-    Args:
-        read: Reads the fields; its second argument is whether the key may be in the body.
     """
     services = services_of(request)
     if not services.keys.is_required:

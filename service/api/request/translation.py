@@ -6,7 +6,7 @@ They find texts, languages, options and terms, count characters for the quota, a
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from model.sequence import DecodingOptions
 from service.api import error_texts
-from service.api.context import Services
+from service.api.context import HttpContext, Services
 from service.api.request.parameters import Upload
 from service.api.responses import CHUNK_BYTES
 from service.documents.base import DocumentError, DocumentTooLargeError, UnsupportedFormatError
@@ -29,7 +29,6 @@ from service.errors import (
 from service.metrics.figures import NO_MODEL
 from service.models.catalog import Catalog
 from service.models.served import NotLoadedError
-from service.settings import Settings
 from service.state.documents import Content, DocumentState
 from service.tasks.context import RequestContext
 from service.tasks.documents import DocumentJob, DocumentTranslator
@@ -41,10 +40,9 @@ from service.text.language_codes import base_language
 from service.text.xml_text import XmlRules
 
 
-def as_texts(
-    name: str, given: str | Sequence[str], settings: Settings, context: RequestContext
-) -> list[str]:
+def as_texts(context: HttpContext, name: str, given: str | Sequence[str]) -> list[str]:
     """Returns the texts of the parameter `name`, and sets their number in the context."""
+    settings = context.services.settings
     texts = [given] if isinstance(given, str) else [*given]
     context.num_inputs = len(texts)
     if not given:
@@ -83,8 +81,7 @@ def find_languages(
 
 
 def translation_request(
-    services: Services,
-    context: RequestContext,
+    context: HttpContext,
     texts: tuple[str, str | Sequence[str]],
     source: tuple[str, str | None],
     target: tuple[str, str],
@@ -98,8 +95,8 @@ def translation_request(
     """
     is_html = tags == "html"
     return TranslationRequest(
-        as_texts(*texts, services.settings, context),
-        *find_languages(services.catalog, (source[0], named_source(source[1])), target),
+        as_texts(context, *texts),
+        *find_languages(context.services.catalog, (source[0], named_source(source[1])), target),
         decoding_options(),
         is_html=is_html,
         xml=XmlRules() if tags == "xml" else None,
@@ -131,18 +128,24 @@ async def find_terms(
 
 
 def translate(
-    services: Services, wanted: TranslationRequest, context: RequestContext
+    context: HttpContext, wanted: TranslationRequest
 ) -> Coroutine[Any, Any, list[TranslatedText]]:
-    if services.quota.limit:
-        return _translate_counted(services, wanted, context)
-    return services.translator.translate(wanted, context)
+    if context.services.quota.limit:
+        return _translate_counted(context, wanted)
+    return context.services.translator.translate(wanted, context)
 
 
 async def _translate_counted(
-    services: Services, wanted: TranslationRequest, context: RequestContext
+    context: HttpContext, wanted: TranslationRequest
 ) -> list[TranslatedText]:
-    async with services.quota.spent(context.account, sum(map(len, wanted.texts))):
-        return await services.translator.translate(wanted, context)
+    async with spent(context, wanted):
+        return await context.services.translator.translate(wanted, context)
+
+
+def spent(context: HttpContext, *requests: TranslationRequest) -> AbstractAsyncContextManager[None]:
+    """Counts the characters of translations for the quota, unless the block fails."""
+    number = sum(len(text) for wanted in requests for text in wanted.texts)
+    return context.services.quota.spent(context.account, number)
 
 
 def source_of(result: TranslatedText, given: str) -> str:
@@ -150,31 +153,30 @@ def source_of(result: TranslatedText, given: str) -> str:
 
 
 def detected(
-    services: Services, texts: Sequence[str], context: RequestContext
+    context: HttpContext, texts: Sequence[str]
 ) -> Coroutine[Any, Any, list[list[Detection]]]:
-    return services.translator.detection.detect(texts, context.deadline)
+    return context.services.translator.detection.detect(texts, context.deadline)
 
 
 async def translate_each(
-    services: Services, requests: Sequence[TranslationRequest], context: RequestContext
+    context: HttpContext, *requests: TranslationRequest
 ) -> list[list[TranslatedText]]:
     """Performs the translations of one HTTP request one after the other, under one lease."""
-    number = sum(len(text) for wanted in requests for text in wanted.texts)
     results, models = [], set()
-    async with services.quota.spent(context.account, number):
+    async with spent(context, *requests):
         for wanted in requests:
-            results.append(await services.translator.translate(wanted, context))
+            results.append(await context.services.translator.translate(wanted, context))
             models.add(context.model)
     context.model = models.pop() if len(models) == 1 else NO_MODEL
     return results
 
 
 async def stream(
-    services: Services, wanted: TranslationRequest, context: RequestContext
+    context: HttpContext, wanted: TranslationRequest
 ) -> AsyncGenerator[TranslatedText, None]:
     """Yields translated sentences. A failure before the first one costs no characters."""
-    async with aclosing(services.translator.stream(wanted, context)) as sentences:
-        async with services.quota.spent(context.account, sum(map(len, wanted.texts))):
+    async with aclosing(context.services.translator.stream(wanted, context)) as sentences:
+        async with spent(context, wanted):
             first = await anext(sentences)
         yield first
         async for sentence in sentences:

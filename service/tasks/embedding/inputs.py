@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from service.models.text_reader import Direction, Input
-from service.tasks.parameters import Parameters, Positive, refuse
+from service.tasks.parameters import NOT_EMPTY, ListOf, Parameters, Positive, refuse
 
 
 def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
@@ -94,6 +94,12 @@ def check_text(value: Any, info: ValidationInfo) -> Any:
         where = f"{info.field_name}[{value.index('')}]"
         refuse(f"{where} parameter is empty; send a text, or leave it out")
     return value
+
+
+CheckedText = Annotated[str, BeforeValidator(check_text), NOT_EMPTY]
+CheckedTexts = Annotated[ListOf[str], BeforeValidator(check_text), NOT_EMPTY]
+CheckedList = Annotated[ListOf[str], BeforeValidator(check_list), NOT_EMPTY]
+"""A list that is not empty; its texts may be empty."""
 
 
 def lower(value: Any) -> Any:
