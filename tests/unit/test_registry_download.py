@@ -5,12 +5,14 @@ import gzip
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from service.models.registry import download as module
 from service.models.registry.download import HttpClient, download, open_client, require_space, shown
 from service.models.registry.errors import CacheError, DamagedFileError, RegistryError
 from service.models.registry.files import ModelFile
@@ -23,12 +25,13 @@ NAME = "weights.bin"
 
 
 class Run:
-    """Downloads one file, and notes what is waited for and reported."""
+    """Downloads one file, and notes the pauses and the sizes of the received blocks."""
 
     def __init__(self, registry: FakeRegistry, folder: Path) -> None:
         self.registry, self.folder = registry, folder
         self.pauses: list[float] = []
-        self.reports: list[tuple[int, int | None]] = []
+        self.blocks: list[int] = []
+        self.total: int | None = None
         self.target = folder / NAME
 
     def __call__(self, path: str = PATH, **changes: Any) -> ModelFile:
@@ -36,7 +39,16 @@ class Run:
         known: dict[str, Any] = {"size": len(CONTENT), "sha256": sha256(CONTENT), **changes}
         file = ModelFile(NAME, url=base_url + path, **known)
         http = HttpClient(sleep=self.pauses.append, timeout_seconds=10)
-        return download(file, self.folder, http, lambda *report: self.reports.append(report))
+        return download(file, self.folder, http)
+
+    @contextmanager
+    def bar(self, total: int | None, **_: Any) -> Iterator["Run"]:
+        """The bar of the progress."""
+        self.total = total
+        yield self
+
+    def update(self, num_bytes: int) -> None:
+        self.blocks.append(num_bytes)
 
     def fails(self, error: type[RegistryError], *words: str, **changes: Any) -> str:
         """It fails with one sentence that has these words, and leaves no file of that name.
@@ -55,18 +67,19 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     with FakeRegistry() as registry:
         registry.files[PATH] = CONTENT
-        yield Run(registry, tmp_path / "cache")
+        run = Run(registry, tmp_path / "cache")
+        monkeypatch.setattr(module, "tqdm", run.bar)
+        yield run
 
 
 def test_a_file_is_put_into_place_with_its_sum(run: Run) -> None:
     assert run() == ModelFile(NAME, len(CONTENT), sha256(CONTENT))
     assert run.target.read_bytes() == CONTENT
     assert run.left() == [NAME]
-    assert run.reports[0] == (0, len(CONTENT))
-    assert run.reports[-1] == (len(CONTENT), len(CONTENT))
+    assert (sum(run.blocks), run.total) == (len(CONTENT), len(CONTENT))
 
 
 def test_broken_connection_is_tried_again(run: Run) -> None:
@@ -86,17 +99,17 @@ def test_connection_that_always_breaks_is_given_up(run: Run) -> None:
 def test_interrupted_download_leaves_nothing(run: Run) -> None:
     """Ctrl-C, after some blocks."""
 
-    class Interrupted(list[tuple[int, int | None]]):
-        def append(self, report: tuple[int, int | None]) -> None:
-            super().append(report)
-            if len(self) == 3:
+    class Interrupted(list[int]):
+        def append(self, num_bytes: int) -> None:
+            super().append(num_bytes)
+            if len(self) == 2:
                 raise KeyboardInterrupt
 
-    run.reports = Interrupted()
+    run.blocks = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         run()
     assert run.left() == []
-    run.reports = []
+    run.blocks = []
     run()
     assert run.target.read_bytes() == CONTENT
 
@@ -158,7 +171,7 @@ def test_content_that_was_not_published_is_told_and_not_kept(
     run.registry.files[PATH] = content
     run.fails(DamagedFileError, str(run.target), *words)
     assert run.left() == []
-    assert run.reports[-1][0] < 2 * len(CONTENT)  # a longer file is not fetched to its end
+    assert sum(run.blocks) < 2 * len(CONTENT)  # a longer file is not fetched to its end
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
@@ -190,13 +203,13 @@ def test_two_processes_may_fetch_the_same_file(run: Run) -> None:
     """The second one begins and ends while the first one writes."""
     other = Run(run.registry, run.folder)
 
-    class Reports(list[tuple[int, int | None]]):
-        def append(self, report: tuple[int, int | None]) -> None:
-            super().append(report)
+    class Blocks(list[int]):
+        def append(self, num_bytes: int) -> None:
+            super().append(num_bytes)
             if len(self) == 2:
                 other()
 
-    run.reports = Reports()
+    run.blocks = Blocks()
     assert run() == ModelFile(NAME, len(CONTENT), sha256(CONTENT))
     assert run.target.read_bytes() == CONTENT
     assert run.left() == [NAME]

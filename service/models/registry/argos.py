@@ -21,7 +21,6 @@ from service.models.registry.download import (
     disk_errors,
     download,
     fetching_forbidden,
-    progress_bar,
     shown,
 )
 from service.models.registry.errors import CacheError, DamagedFileError, RegistryError
@@ -68,8 +67,7 @@ class Argos:
         """Downloads the archive of a record into a folder, and returns its unpacked files."""
         (archive,) = record.files
         path = folder / archive.name
-        with progress_bar(archive) as report:
-            download(archive, folder, self.http, report)
+        download(archive, folder, self.http)
         try:
             return unpack(path, folder)
         finally:

@@ -43,20 +43,6 @@ MAX_UNPACKED_BYTES = 1 << 36
 CACHE_SETTING = "REGARD_MODEL_CACHE"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
-Report = Callable[[int, int | None], None]
-"""Receives the number of bytes fetched so far, and the total number (None if unknown)."""
-
-
-@contextmanager
-def progress_bar(file: ModelFile) -> Iterator[Report]:
-    with tqdm(desc=file.name, unit="B", unit_scale=True, disable=None) as bar:  # type: ignore[no-untyped-call]
-
-        def report(done: int, total: int | None) -> None:
-            bar.total = file.size or total
-            bar.update(done - bar.n)
-
-        yield report
-
 
 def fetching_forbidden(reference: object, setting: str = "REGARD_OFFLINE") -> RegistryError:
     return RegistryError(
@@ -170,20 +156,20 @@ def shown(url: object) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def download(file: ModelFile, folder: Path, http: HttpClient, report: Report) -> ModelFile:
+def download(file: ModelFile, folder: Path, http: HttpClient) -> ModelFile:
     """Fetches a file into a folder, unpacks and checks it. After a failure, no part of it stays."""
     target = folder / file.name
     with disk_errors(target):
-        return http.retry(file.url, lambda: _fetch(file, target, http, report))
+        return http.retry(file.url, lambda: _fetch(file, target, http))
 
 
-def _fetch(file: ModelFile, target: Path, http: HttpClient, report: Report) -> ModelFile:
+def _fetch(file: ModelFile, target: Path, http: HttpClient) -> ModelFile:
     # A response that the server unpacks while it sends it has no Content-Length.
     headers = {"Accept-Encoding": "gzip" if file.is_packed else "identity"}
     limit = MAX_UNPACKED_BYTES if file.size is None else file.size
     digest, size = hashlib.sha256(), 0
     with http.open(file.url, headers) as response, complete_file(target, True) as output:
-        blocks = _received(response, report)
+        blocks = _received(response, file)
         try:
             for block in _unpacked(blocks) if file.is_packed else blocks:
                 output.write(block)
@@ -199,15 +185,14 @@ def _fetch(file: ModelFile, target: Path, http: HttpClient, report: Report) -> M
     return stored
 
 
-def _received(response: httpx2.Response, report: Report) -> Iterator[bytes]:
+def _received(response: httpx2.Response, file: ModelFile) -> Iterator[bytes]:
     length = response.headers.get("Content-Length", "")
     total = int(length) if length.isascii() and length.isdigit() else None
-    done = 0
-    report(done, total)
-    for block in response.iter_raw(BLOCK_BYTES):
-        done += len(block)
-        report(done, total)
-        yield block
+    options = {"desc": file.name, "total": file.size or total, "unit": "B", "unit_scale": True}
+    with tqdm(**options, disable=None) as bar:  # type: ignore[no-untyped-call]
+        for block in response.iter_raw(BLOCK_BYTES):
+            bar.update(len(block))
+            yield block
 
 
 def _unpacked(blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -17,7 +17,6 @@ from service.models.registry.download import (
     HttpClient,
     download,
     fetching_forbidden,
-    progress_bar,
     require_space,
     shown,
 )
@@ -66,8 +65,7 @@ class Firefox:
         require_space(folder, sum(file.size or 0 for file in files))
 
     def fetch(self, file: ModelFile, model: Record, folder: Path) -> ModelFile:
-        with progress_bar(file) as report:
-            return download(file, folder, self.http, report)
+        return download(file, folder, self.http)
 
 
 def read_index(http: HttpClient, base_url: str) -> Mapping[str, list[Mapping[str, Any]]]:
