@@ -84,6 +84,9 @@ _FOLDED_SIGN = re.compile(r"(?<!\w)[Nn]\.?o(?=\s?(\d{1,9}))")  # not the English
 _ORDINAL_LANGUAGES = frozenset("ca es gl it pt".split())
 _PLAIN_ORDINAL = re.compile(r"(?<![\w.,])(?:\d{1,4}(?=[oa](?!\w))|[Nn]\.(?=o\s?\d))[oa]")
 
+# A text in brackets, without other brackets inside.
+_IN_BRACKETS = re.compile(r"([(\[（［])([^()\[\]（）［］]+)([)\]）］])")
+
 # A last word of at most three characters in brackets. Models add such words to short texts: the
 # ending of the other gender, such as ` (a)`.
 _GENDER = re.compile(r"\s\(\w{1,3}\)$")
@@ -283,16 +286,20 @@ def with_ending(source: str, translation: str) -> str:
     """Returns a translation that ends with the punctuation of its source.
 
     If one of them ends with an abbreviation, no mark changes. A mark before a closing quote does
-    not change either, because languages differ in the order of mark and quote. A word of `_GENDER`
-    is removed, unless the source has an opening bracket.
+    not change either, because languages differ in the order of mark and quote. If both texts are
+    in brackets, the mark is inside of them. A word of `_GENDER` is removed, unless the source has
+    an opening bracket.
     """
     if translation.endswith(")") and not set("(\uff08[\uff3b") & set(source):
         translation = _GENDER.sub("", translation)
     before, mark = source[-2:-1], source[-1:]
     if before.isalnum() and translation[-2:-1].isalnum() and translation[-1] == mark != ";":
         return translation  # as in most sentences; no Greek question mark
-    wanted, found = _marks(source), _marks(translation)
-    if wanted == found:
+    given, found = map(_IN_BRACKETS.fullmatch, (source, translation))
+    if given and found:
+        return found[1] + with_ending(given[2], found[2]) + found[3]
+    wanted = _marks(source)
+    if wanted == _marks(translation):
         return _with_ellipsis(source, translation)
     if _is_abbreviation(source) or _is_abbreviation(translation):
         return translation

@@ -216,6 +216,8 @@ def test_languages_have_rules_of_their_own(
         ),
         ("Agency [WHO]", "Agência (OMS)", "Agência (OMS)"),
         ("in 323 BCE.", "em 323 a.C..", "em 323 a.C."),
+        ("(It slept.)", "(Dormiu)", "(Dormiu.)"),
+        ("[See below]", "（見る。）", "（見る）"),
     ],
 )
 def test_ending_is_replaced(source: str, translation: str, expected: str) -> None:
@@ -232,6 +234,8 @@ def test_ending_is_replaced(source: str, translation: str, expected: str) -> Non
         ("for example", "p. ex."),
         ("at 9 a.m.", "às 9 horas"),
         ("file(s)", "arquivo (s)"),
+        ("(A) and (b.)", "(A) e (b)"),
+        ("(It slept.)", "Dormiu (ali)"),
         ("Hello", "..."),
         ("Hello", ""),
         ("...", "..."),
