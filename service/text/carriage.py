@@ -172,23 +172,16 @@ def trim(segments: Segments, protected: ProtectedText) -> Segments:
     """
     if not protected.spans:
         return segments
-    separators = [segments.separators[0]]
-    sentences = []
-    for sentence, separator in zip(segments.sentences, segments.separators[1:], strict=True):
-        first, last = _ends(sentence, protected)
-        separators[-1] += sentence[:first]
-        sentences.append(sentence[first:last])
-        separators.append(sentence[last:] + separator)
-    return Segments(tuple(separators), tuple(sentences))
 
-
-def _ends(sentence: str, protected: ProtectedText) -> tuple[int, int]:
     def is_left_out(char: str) -> bool:
         return char.isspace() or (MARKER.match(char) is not None and protected.may_move(char))
 
-    first, last = 0, len(sentence)
-    while first < last and is_left_out(sentence[first]):
-        first += 1
-    while first < last and is_left_out(sentence[last - 1]):
-        last -= 1
-    return first, last
+    def trimmed(sentence: str) -> Sequence[str]:
+        first, last = 0, len(sentence)
+        while first < last and is_left_out(sentence[first]):
+            first += 1
+        while first < last and is_left_out(sentence[last - 1]):
+            last -= 1
+        return sentence[:first], sentence[first:last], sentence[last:]
+
+    return segments.divided(trimmed)

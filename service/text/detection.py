@@ -85,6 +85,7 @@ OTHERS = frozenset(
     "af ar az be bg bn cy el eu fa ga gu he hi hy is ja ka ko mk mn mr pa ru sq sr sw ta te th uk "
     "ur zh".split()
 )
+KNOWN = frozenset(each.iso_code_639_1.name.lower() for each in lingua.Language.all())
 WORDS = {code: frozenset(words.split()) for code, words in FUNCTION_WORDS.items()}
 
 
@@ -202,15 +203,7 @@ def _codes_by_iso(codes: tuple[str, ...]) -> Mapping[str, str]:
 def _iso(code: str) -> str | None:
     primary = base_language(code)
     names = (primary, base_language(OTHER_NAMES.get(primary, "")))
-    return next(filter(_is_known, names), None)
-
-
-def _is_known(code: str) -> bool:
-    try:
-        lingua.IsoCode639_1.from_str(code)
-    except ValueError:
-        return False
-    return True
+    return next((name for name in names if name in KNOWN), None)
 
 
 def _compare(

@@ -9,7 +9,7 @@ one line at a time to it.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from sentencex import get_sentence_boundaries
@@ -39,9 +39,10 @@ MAX_REPEATED_CHARS = 80
 # `I`, which has a capital letter in the middle of a sentence too.
 _WORD = r"[^\W\d_]++(?:['’.-][^\W\d_]++)*+"
 _REPEATED = re.compile(
-    rf"(?=(?:\W*+{_WORD}){{4}})[(\[¡¿]*+(?!(?-i:I)\b)(?P<phrase>{_WORD}(?:,? {_WORD}){{0,2}}?)"
+    rf"(?=.{{1,{MAX_REPEATED_CHARS}}}\Z)(?=(?:\W*+{_WORD}){{4}})"
+    rf"[(\[¡¿]*+(?!(?-i:I)\b)(?P<phrase>{_WORD}(?:,? {_WORD}){{0,2}}?)"
     r"(?:[,;.!?…]{0,3} (?P=phrase)(?!\w))++[,;.:!?…)\]]*+",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
 
 # A column of a line, with the tabs after it.
@@ -69,6 +70,16 @@ class Segments:
             starts.append(at + len(gap))
             at = starts[-1] + len(sentence)
         return starts
+
+    def divided(self, parts_of: Callable[[str], Sequence[str]]) -> "Segments":
+        """Replaces each sentence by its parts: a separator, a sentence, a separator, and so on."""
+        parts = [self.separators[0]]
+        for sentence, separator in zip(self.sentences, self.separators[1:], strict=True):
+            first, *others = parts_of(sentence)
+            parts[-1] += first
+            parts += others
+            parts[-1] += separator
+        return Segments(tuple(parts[::2]), tuple(parts[1::2]))
 
 
 def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Segments:
@@ -100,19 +111,16 @@ def split_repeated(segments: Segments) -> Segments:
 
     Models have seen few such sentences. They lose a phrase, or add words.
     """
-    separators, sentences = [segments.separators[0]], list[str]()
-    for sentence, separator in zip(segments.sentences, segments.separators[1:], strict=True):
-        if len(sentence) <= MAX_REPEATED_CHARS and (found := _REPEATED.fullmatch(sentence)):
-            phrase = re.compile(rf"({re.escape(found['phrase'])})(?!\w)", re.IGNORECASE)
-            start, *parts = phrase.split(sentence)
-            separators[-1] += start
-            sentences += parts[::2]
-            separators += parts[1::2]
-        else:
-            sentences.append(sentence)
-            separators.append("")
-        separators[-1] += separator
-    return Segments(tuple(separators), tuple(sentences))
+    if not any(map(_REPEATED.fullmatch, segments.sentences)):
+        return segments
+
+    def phrases(sentence: str) -> Sequence[str]:
+        if not (found := _REPEATED.fullmatch(sentence)):
+            return "", sentence, ""
+        phrase = rf"({re.escape(found['phrase'])})(?!\w)"
+        return re.split(phrase, sentence, flags=re.IGNORECASE)
+
+    return segments.divided(phrases)
 
 
 def in_one_line(segments: Segments) -> Segments:
