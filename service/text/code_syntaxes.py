@@ -1,16 +1,11 @@
 """Tables of the spans of code: operators, options, identifiers, keys, commands, formulas."""
 
 from service.text.signs import SCRIPTS
-from service.text.syntaxes import WORD, Group, Syntax
+from service.text.syntaxes import Group
 
 
 def _any(words: str) -> str:
     return f"(?:{'|'.join(words.split())})"
-
-
-def _after(words: str) -> str:
-    """Returns a pattern of the place after one of several words and a hyphen."""
-    return _any(" ".join(rf"(?<=\b{word}-)" for word in words.split()))
 
 
 _STOPS = _any(  # words of English and Portuguese that follow a command or a dash in a sentence
@@ -21,53 +16,29 @@ _STOPS = _any(  # words of English and Portuguese that follow a command or a das
 
 OPERATORS = Group(
     "(?=[=!<>&|+*/:?~^-])",
-    {"=|+*~>": "", "!": "(?=[=a-z])", "&": "(?=&)", "?": "(?=[?.])", "/": "(?=/)", "-": "(?=>)"}
-    | {"^": r"(?=[\d^])"},
-    (
-        Syntax(
-            "operator",
+    {
+        "operator": (
             r"(?<!\S)(?:[=!]==?|[<>]=|&&|\|\|?|[-=]>|<-|:=|[-+*/%|]=|<=>|\?\?|\+\+|//|<<|>>|\*\*)"
-            r"(?!\S)",
-            ("The sign ⟦==⟧ or ⟦!=⟧ and ⟦&&⟧ with ⟦||⟧ or ⟦->⟧ here ⟦|⟧ there.",),
-            ("Rock & roll + jazz - and more: yes? no! / maybe", "Settings > Privacy = Cookies"),
+            r"(?!\S)"
         ),
-        Syntax(
-            "version",
+        "version": (
             r"(?<![\w<>=])(?:[<>=!~]=|===|[<>^~]|~>)\s?v?\d++(?:\.[\d*]+)*+(?:-[\w.]+)?"
-            r"(?:,[<>=!~]{1,2}\d++(?:\.[\d*]+)*+)*+",
-            ("It needs ⟦>=3.8⟧ or ⟦~> 1.2⟧, ⟦^1.2.3⟧ and ⟦<4⟧.",),
+            r"(?:,[<>=!~]{1,2}\d++(?:\.[\d*]+)*+)*+"
         ),
-        Syntax(
-            "word after an exclamation mark",
-            r"(?<!\S)![a-z]{3,20}(?!\w)",
-            ("Use ⟦!important⟧ here.",),
-            ("No! stop! now",),
-        ),
-        Syntax(
-            "name after an asterisk",
-            r"(?<!\w)(?:\*ng[A-Z]\w*|\*{1,2}k?w?args\b|\*\.\w{1,10}(?!\w))",
-            ("Use ⟦*ngIf⟧ and ⟦**kwargs⟧ for ⟦*.txt⟧ files.",),
-        ),
-        Syntax(
-            "times of cron",
-            r"(?<!\S)(?=[\d/,-]{0,20}\*)(?:[\d*/,-]{1,20} ){4}[\d*/,-]{1,20}(?!\S)",
-            ("Run at ⟦*/5 * * * *⟧ please.",),
-        ),
-    ),
+        "word after an exclamation mark": r"(?<!\S)![a-z]{3,20}(?!\w)",
+        "name after an asterisk": r"(?<!\w)(?:\*ng[A-Z]\w*|\*{1,2}k?w?args\b|\*\.\w{1,10}(?!\w))",
+        "times of cron": r"(?<!\S)(?=[\d/,-]{0,20}\*)(?:[\d*/,-]{1,20} ){4}[\d*/,-]{1,20}(?!\S)",
+    },
 )
 
 OPTIONS = Group(
     r"(?=-)(?<![\w-])",
-    {"-": r"(?<!\w-)(?=-?[A-Za-z])"},
-    (
-        Syntax(
-            "option",
+    {
+        "option": (
             rf"--(?!{_STOPS}\b)[A-Za-z][\w-]*+(?:=[^\s\"'.,;]+)?"
-            r"|(?<=[\w,;:(/\[] )-[A-Za-z](?![\w'’-])|(?<!\S)-(?![aeoiAEOI]\b)[A-Za-z](?![\w'’-])",
-            ("Use ⟦--help⟧ or ⟦-h⟧ and ⟦--jobs=4⟧.",),
-            ("He left --and never came back - a pity.", "-I see."),
+            r"|(?<=[\w,;:(/\[] )-[A-Za-z](?![\w'’-])|(?<!\S)-(?![aeoiAEOI]\b)[A-Za-z](?![\w'’-])"
         ),
-    ),
+    },
 )
 
 _FUNCTIONS = _any(
@@ -79,31 +50,21 @@ _NAME = r"[A-Za-z_][\w:]{0,60}"
 _NO_TAG = rf"(?!/?{_any('b i u s p a em strong su[bp] br span div code small mark q li td x g')}\b)"
 
 CALLS = Group(
-    WORD,
-    {"(": r"(?<=\w\()", "<": "", ":": "(?=:)"},
-    (
-        Syntax(
-            "call",
+    r"(?=[\w.:]{0,250}+(?:[(<]|->)|\w++::)",
+    {
+        "call": (
             rf"(?<![.:])[A-Za-z_][\w.:]{{0,80}}\(\)(?:\.\w{{1,40}}{_ARGUMENTS}){{0,5}}"
             r"|(?<![.:])[\w.]{1,60}(?:\(\"[^\"\n]{0,80}\"\)|\('[^'\n]{0,80}'\))"
             rf"|(?<!\.)(?:\w{{1,40}}\.){{1,5}}\w{{1,40}}{_ARGUMENTS}|{_FUNCTIONS}\([^()\n]{{1,60}}\)"
-            r"|[fghFGPpT]\([xytnkzijuv](?:, ?[xytnkzijuv])?\)",
-            ("Call ⟦print()⟧ or ⟦console.log(x)⟧, ⟦rgb(255, 0, 0)⟧ and ⟦f(x)⟧ in ⟦O(n log n)⟧.",),
-            ("The file(s) of amigo(a)s were (not) read.",),
+            r"|[fghFGPpT]\([xytnkzijuv](?:, ?[xytnkzijuv])?\)"
         ),
-        Syntax(
-            "generic type",
+        "generic type": (
             rf"(?<!:){_NAME}<{_NO_TAG}{_NAME}(?:[*&?]|\[\])?(?:, ?{_NAME}(?:<\w{{1,40}}>)?){{0,5}}"
-            r"(?:<[\w, ]{1,60}>)?>",
-            ("Use ⟦vector<int>⟧ or ⟦Map<String, List<int>>⟧.",),
-            ("So a< b and c >d.",),
+            r"(?:<[\w, ]{1,60}>)?>"
         ),
-        Syntax(
-            "name in a scope",
-            r"(?<!:)\w{1,60}(?:::\w{1,60})+|\w{1,60}->\w{1,60}(?:\(\))?",
-            ("We use ⟦std::vector⟧ and ⟦a->b⟧ here.",),
-        ),
-    ),
+        "name in a scope": r"(?<!:)\w{1,60}(?:::\w{1,60})+|\w{1,60}->\w{1,60}(?:\(\))?",
+    },
+    in_word=True,
 )
 
 _SIDES = (
@@ -125,59 +86,30 @@ _HEADERS = (
 _DIRECTIVE = r"v-(?:if|else(?:-if)?|for|show|model|bind|on|html|text)(?::[\w.-]+)?(?![\w-])"
 
 IDENTIFIERS = Group(
-    WORD,
+    r"(?=[\w.-]{0,61}+(?:[\[=+#^]|[<>~!]=)|[^\W_]*+[_-]|0[xX]|[A-Za-z]++\.\w)",
     {
-        "_^": "",
-        "=": r"(?<=\w=)(?=\S)|(?<=[<>=~!]=)",
-        "+": r"(?<=\w\+)(?=\+)|(?=[0-9A-F]{4})",
-        "#": r"(?<=\b[CFJ]#)",
-        "-": rf"{_after('my btn bg col ng mat v X z aria data Content Cache User Set Accept flow')}"
-        rf"|(?<=[a-z]-)(?={_any(_SIDES)}\b)|(?=>)",
-        "[": r"(?<=\w\[)",
-        ".": r"(?<=\w\.)(?=NET\b)|(?<=this\.)(?=\w)|(?<=self\.)(?=\w)",
-        "x": r"(?<=\b0x)",
-    },
-    (
-        Syntax(
-            "requirement",
-            r"(?<!-)[\w-]{1,60}(?:\[[\w,]{1,60}\])?(?:[<>=~!]=|===)\d(?:[\w.*]{0,40}[\w*])?",
-            ("Take ⟦regard==1.0⟧ and ⟦regard[all]>=2.0⟧.",),
+        "requirement": (
+            r"(?<!-)[\w-]{1,60}(?:\[[\w,]{1,60}\])?(?:[<>=~!]=|===)\d(?:[\w.*]{0,40}[\w*])?"
         ),
-        Syntax(
-            "assignment",
+        "assignment": (
             r"(?<![.-])[A-Za-z_][\w.-]{0,60}=(?:\"[^\"\n]{0,80}\"|'[^'\n]{0,80}'"
-            r"|[^\s\"'=<>,;()]{1,80}(?<![.!?]))",
-            ('Set ⟦DEBUG=true⟧ and ⟦name="a b"⟧ now.',),
+            r"|[^\s\"'=<>,;()]{1,80}(?<![.!?]))"
         ),
-        Syntax(
-            "name with signs",
-            r"[A-Za-z]+\.NET(?!\w)|(?:this|self)\.\w{1,60}|[A-Za-z]\w{0,20}\+\+(?!\w)|[CFJ]#(?!\w)|0[xX][0-9A-Fa-f]+|U\+[0-9A-F]{4,6}",
-            ("We use ⟦C++⟧, ⟦ASP.NET⟧ and ⟦C#⟧ at ⟦0xFF⟧ or ⟦U+200B⟧.",),
+        "name with signs": (
+            r"[A-Za-z]+\.NET(?!\w)|(?:this|self)\.\w{1,60}|[A-Za-z]\w{0,20}\+\+(?!\w)|[CFJ]#(?!\w)"
+            r"|0[xX][0-9A-Fa-f]+|U\+[0-9A-F]{4,6}"
         ),
-        Syntax(
-            "element of a list",
-            r"[A-Za-z_]\w{0,60}(?:\[(?:0|-1|[ijkn]|\"\w{1,60}\"|'\w{1,60}')\])+(?!\w)",
-            ('Read ⟦items[0]⟧ and ⟦data["key"]⟧.',),
-            ("The con[c]essions of the note [a] are here.",),
+        "element of a list": (
+            r"[A-Za-z_]\w{0,60}(?:\[(?:0|-1|[ijkn]|\"\w{1,60}\"|'\w{1,60}')\])+(?!\w)"
         ),
-        Syntax(
-            "name with hyphens",
+        "name with hyphens": (
             rf"{_CSS}(?:: [\w#%.-]*\w)?|(?:my|btn|bg|col|ng|mat)-[a-z]+(?:-[a-z]+)*|{_DIRECTIVE}"
-            rf"|data-[a-z]+(?:-[a-z]+)*(?=[=\]])|aria-[a-z]+|{_HEADERS}",
-            ("The ⟦my-component⟧ has a ⟦margin-top⟧ and an ⟦aria-label⟧ with ⟦v-if⟧.",),
-            ("A well-known top-left v-neck text of data-driven work.",),
+            rf"|data-[a-z]+(?:-[a-z]+)*(?=[=\]])|aria-[a-z]+|{_HEADERS}"
         ),
-        Syntax(
-            "name with underscores",
-            r"_*[^\W_]+(?:_+[^\W_]+)+_*\b|__\w+__\b",
-            ("The field ⟦max_size⟧ and ⟦__init__⟧ are set.",),
-        ),
-        Syntax(
-            "power",
-            r"[A-Za-z0-9]{1,3}\^(?:\{[^{}\n]{1,40}\}|-?\w+)",
-            ("We have ⟦x^2⟧ and ⟦10^{-3}⟧.",),
-        ),
-    ),
+        "name with underscores": r"_*[^\W_]+(?:_+[^\W_]+)+_*\b|__\w+__\b",
+        "power": r"[A-Za-z0-9]{1,3}\^(?:\{[^{}\n]{1,40}\}|-?\w+)",
+    },
+    in_word=True,
 )
 
 _SPACED = (
@@ -188,18 +120,9 @@ _TIGHT = r"(?:[<>](?=\w++(?![\w>]))|[=!]==?|[<>]=|&&|\|\||[-=]>|[=→⇒≠≤�
 _OPERAND = rf"(?:[A-Za-z]{{1,2}}[{SCRIPTS}]{{1,9}}|[A-Za-z]|\d{{1,15}}(?:[.,]\d{{1,15}})?)"
 
 FORMULAS = Group(
-    WORD,
-    {"=><|*→⇒↔≠≤≥≈∈×÷±·∪∩∧∨⊂⊆": "", "&": r"(?=&)|(?<=\b\w &)"},
-    (
-        Syntax(
-            "comparison",
-            rf"{_OPERAND}(?:(?: {_SPACED} |{_TIGHT}){_OPERAND}){{1,6}}(?!\w)",
-            (
-                "The value is ⟦a == b⟧ or ⟦x && y⟧, and ⟦A → B⟧ if ⟦x > 0⟧.",
-                "We know ⟦E = mc²⟧ and ⟦x=5⟧, or ⟦a<b⟧ and ⟦n>0⟧.",
-            ),
-        ),
-    ),
+    rf"(?=[A-Za-z](?!\w)|[A-Za-z]{{0,2}}[\d{SCRIPTS}])",
+    {"comparison": rf"{_OPERAND}(?:(?: {_SPACED} |{_TIGHT}){_OPERAND}){{1,6}}(?!\w)"},
+    in_word=True,
 )
 
 _MODIFIER = _any("Ctrl CTRL Control Alt ALT AltGr Shift SHIFT Cmd Command Option Meta Win Fn Strg")
@@ -210,38 +133,24 @@ _KEY = (
 )
 
 KEYS = Group(
-    WORD,
-    {"+": "", "-": "(?<=trl-)|(?<=Alt-)|(?<=hift-)|(?<=Cmd-)"},
-    (
-        Syntax(
-            "keys pressed together",
-            rf"{_MODIFIER}(?:(?: ?\+ ?|-){_KEY}){{1,4}}",
-            ("Press ⟦Ctrl+C⟧ or ⟦Alt + F4⟧, ⟦Ctrl-Shift-T⟧ and ⟦Cmd+Page Up⟧.",),
-            ("The Shift key and Alt 4.",),
-        ),
-    ),
+    "(?=[A-Z])",
+    {"keys pressed together": rf"{_MODIFIER}(?:(?: ?\+ ?|-){_KEY}){{1,4}}"},
+    in_word=True,
 )
 
 _MAC = "⌘⌥⇧⌃⌤⎋⇥⌫⏎"
 
 MAC_KEYS = Group(
     f"(?=[{_MAC}])",
-    {_MAC: ""},
-    (Syntax("keys of a Mac", rf"[{_MAC}]+(?: ?\+? ?[A-Z0-9](?!\w))?", ("Press ⟦⌘K⟧ or ⟦⌥⇧F⟧.",)),),
+    {"keys of a Mac": rf"[{_MAC}]+(?: ?\+? ?[A-Z0-9](?!\w))?"},
 )
 
 DOTS = Group(
     r"(?=\.)",
-    {".": r"(?<![\w.]\.)(?=[a-zN])|(?<=\.\.\.\.)"},
-    (
-        Syntax(
-            "name after a dot",
-            r"(?<![\w.)\]])\.(?:NET|[a-z][\w-]*)(?:\.\w+)*(?!\w)",
-            ("We use ⟦.NET⟧ and ⟦.gitignore⟧ or ⟦.btn-primary⟧.",),
-            ("It costs .5 or so. And (that).then",),
-        ),
-        Syntax("dots", r"\.{4,}", ("And you ⟦.....⟧ wait",), ("And you... wait",)),
-    ),
+    {
+        "name after a dot": r"(?<![\w.)\]])\.(?:NET|[a-z][\w-]*)(?:\.\w+)*(?!\w)",
+        "dots": r"\.{4,}",
+    },
 )
 
 # An article before one of these names makes a noun of it: `The cargo update came late`.
@@ -266,33 +175,16 @@ _IMPORTS = (
 )
 
 COMMANDS = Group(
-    WORD,
-    {},
-    (
-        Syntax(
-            "command",
+    "",
+    {
+        "command": (
             rf"{_IMPORTS}|(?:sudo )?{_INSTALLERS} {_INSTALLS}{_FLAGS}"
             rf"(?: (?!{_STOPS}\b)[\w@/.:\[\]<>=~^*-]*\w\]?)?(?!\w)"
             rf"|(?:sudo )?{_TOOLS} {_ACTIONS}(?: up| down| origin \w+){{0,1}}(?![\w-]){_FLAGS}"
-            rf"|npx [\w@/-]+|{_PROGRAMS}(?: --?[\w=-]+)+",
-            (
-                "Run ⟦pip install regard⟧ or ⟦git push origin main⟧ and ⟦rm -rf⟧ now.",
-                "⟦sudo apt-get update⟧ is old, ⟦import numpy as np⟧ is new.",
-                "Type ⟦import pandas as pd⟧: ⟦from os import path⟧ is next.",
-            ),
-            (
-                "Run the install and make it go.",
-                "They import cars from China.",
-                "Taxes from the import of cars fell, and they import wine as one.",
-                "The cargo update came after a gem add.",
-            ),
+            rf"|npx [\w@/-]+|{_PROGRAMS}(?: --?[\w=-]+)+"
         ),
-    ),
-    words=tuple(
-        f"{each} "
-        for each in "pip pip3 npm yarn cargo apt apt-get brew gem conda composer".split()
-        + "git docker kubectl helm systemctl npx import".split()
-    ),
+    },
+    in_word=True,
 )
 
 _CLAUSES = _any("SELECT WHERE HAVING JOIN UNION UPDATE DELETE INSERT DISTINCT")
@@ -302,40 +194,25 @@ _CONDITION = (
 )
 
 QUERIES = Group(
-    WORD,
-    {"/": "(?<=[A-Z] /)"},
-    (
-        Syntax(
-            "query",
+    r"(?=[A-Z]{2}|[Nn]\.º)",
+    {
+        "query": (
             r"SELECT\s[^.;!?\n]{1,200}?\sFROM\s(?![A-Z]{2})[\w.\"`]+"
             rf"(?:{_CONDITION}){{0,9}};?"
             r"|INSERT INTO \w+(?: ?\([\w, ]{1,200}\))?(?: VALUES ?\([^()\n]{1,200}\))?"
             r"|DELETE FROM \w+|(?:CREATE|DROP|ALTER) TABLE(?: [a-z_]\w*)?"
             rf"|{_CLAUSES}(?= (?:statement|clause|query|keyword|command)s?\b)"
-            rf"|(?<=cláusula ){_CLAUSES}",
-            ("The query ⟦SELECT * FROM users WHERE id = 1⟧ has a ⟦WHERE⟧ clause.",),
-            ("SELECT YOUR LANGUAGE FROM THE LIST", "Tell me WHERE it is."),
+            rf"|(?<=cláusula ){_CLAUSES}"
         ),
-        Syntax(
-            "number sign",  # a normaliser makes `n.o` of it
-            r"[Nn]\.ºs?(?=\s?\d)",
-            ("It is ⟦n.º⟧ 5 of ⟦N.ºs⟧ 2 and 3.",),
-            ("No. 5 and nº 5.",),
-        ),
-        Syntax(
-            "words of a query",
+        # a normaliser makes `n.o` of it
+        "number sign": r"[Nn]\.ºs?(?=\s?\d)",
+        "words of a query": (
             r"(?:GROUP|ORDER) BY(?! [A-Z]{2})|(?:LEFT|RIGHT|INNER|OUTER|CROSS) JOIN|NOT NULL"
-            r"|(?:PRIMARY|FOREIGN) KEY|VARCHAR(?:\(\d+\))?",
-            ("It has ⟦ORDER BY⟧ or ⟦LEFT JOIN⟧, and ⟦NOT NULL⟧.",),
-            ("ORDER BY PHONE",),
+            r"|(?:PRIMARY|FOREIGN) KEY|VARCHAR(?:\(\d+\))?"
         ),
-        Syntax(
-            "request",
-            r"(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) (?:https?:/)?/[^\s,;]*(?<![.!?])",
-            ("Send ⟦GET /users⟧ first.",),
-        ),
-    ),
-    words=(".º", "SELECT", "WHERE", " JOIN", " TABLE", "NOT NULL", " BY ", "INSERT INTO", " KEY"),
+        "request": r"(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) (?:https?:/)?/[^\s,;]*(?<![.!?])",
+    },
+    in_word=True,
 )
 
 # fmt: off
@@ -343,3 +220,10 @@ CODE = (
     OPTIONS, FORMULAS, KEYS, MAC_KEYS, COMMANDS, QUERIES, CALLS, IDENTIFIERS, DOTS, OPERATORS,
 )
 # fmt: on
+
+# Each command or query without a sign has one of these words.
+WORDS = (
+    *(f"{word} " for word in "pip pip3 npm yarn cargo apt apt-get brew gem conda composer".split()),
+    *(f"{word} " for word in "git docker kubectl helm systemctl npx import".split()),
+    *("SELECT", "WHERE", " JOIN", " TABLE", "NOT NULL", " BY ", "INSERT INTO", " KEY"),
+)

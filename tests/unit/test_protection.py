@@ -94,6 +94,22 @@ FRAGMENTS = [
     *"{}<>[]`@_#°%:/\\$&.aZ5ñ (~-",
     *"www. mailto: x.com :// http %s ](a) ][a]".split(),
     " :",
+    *(
+        "pip ",
+        "run b",
+        "npm ",
+        "ORDER BY",
+        "x",
+        "my",
+        "C",
+        "0xF",
+        "const",
+        "= ",
+        ";",
+        "^",
+        "!",
+        "?",
+    ),
 ]
 
 

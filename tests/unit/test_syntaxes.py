@@ -8,13 +8,14 @@ import pytest
 
 from service.text.code_syntaxes import CODE
 from service.text.protection import protect
-from service.text.signs import COMPATIBILITY, Compatibility, has_signs
-from service.text.syntaxes import MARKUP, Syntax
+from service.text.signs import has_signs
+from service.text.syntaxes import MARKUP
 from service.text.typography import FOLDED, Typography, folded
 from service.text.values import VALUES
+from tests.protected_spans import KEPT, TRANSLATED
 from tests.text_tokenizers import unknown_characters
 
-ROWS = [row for group in (*MARKUP, *CODE, *VALUES) for row in group.rows]
+NAMES = [name for group in (*MARKUP, *CODE, *VALUES) for name in group.rows]
 
 
 def marked(example: str) -> tuple[str, list[str]]:
@@ -23,44 +24,59 @@ def marked(example: str) -> tuple[str, list[str]]:
     return re.sub("[⟦⟧]", "", joined), re.findall("⟦(.*?)⟧", joined)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_row_finds_the_spans_of_its_examples(row: Syntax) -> None:
-    assert row.kept
-    for example in row.kept:
+@pytest.mark.parametrize("name", NAMES)
+def test_row_finds_the_spans_of_its_examples(name: str) -> None:
+    for example in KEPT[name]:
         text, spans = marked(example)
         assert spans, example
         found = protect(text)
         assert list(found.spans) == spans
         assert found.restore(found.text) == text
-    for text in row.translated:
+    for text in TRANSLATED.get(name, ()):
         assert protect(text).spans == ()
 
 
 def test_names_of_rows_differ() -> None:
-    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert sorted(KEPT) == sorted(NAMES)
+    assert TRANSLATED.keys() <= KEPT.keys()
 
 
-def kinds_of(character: str) -> list[Compatibility]:
-    return [row for row in COMPATIBILITY if re.match(f"[{row.characters}]", character)]
+COMPATIBLE = {
+    "ordinals, whose sign is restored afterwards": "ªº",
+    "digits, marks and Kana of East Asian widths": (
+        "\u3000\uff01-\uff20\uff3b-\uff40\uff5b-\uff60\uffe0-\uffe6\uff61-\uffdc\uffe8-\uffee"
+    ),
+    "ligatures": (
+        "\u0132\u0133\u013f\u0140\u0149\u017f\u01c4-\u01cc\u01f1-\u01f3\u1e9a\ufb00-\ufb06\ufb13-\ufb17"
+        "\ufb20-\ufb29\ufb4f\u0587"
+    ),
+    "forms of a letter in its word, or in vertical text": (
+        "\ufb50-\ufdff\ufe70-\ufefc\ufe10-\ufe19\ufe30-\ufe6b\u0675-\u0678\u309f\u30ff"
+    ),
+    "white space and hyphens": "\u00a0\u2000-\u200a\u202f\u205f\u0f0c\u2011",
+    "marks that have the meaning of their parts": (
+        "\u2024-\u2026\u203c\u2047-\u2049\u2017\u203e\u00a8\u00af\u00b4\u00b8\u02d8-\u02dd\u037a\u0384"
+        "\u1fbd-\u1fc0\u1ffe\u309b\u309c\u3036"
+    ),
+    "letters with the meaning of their usual forms": (
+        "\u00b5\u03d0-\u03d6\u03f0-\u03f5\u03f9\u0e33\u0eb3\u0edc\u0edd\u0f77\u0f79\u20a8\u2e9f\u2ef3"
+        "\u2f00-\u2fd5\u3038-\u303a\u3131-\u318e\u3192-\u319f"
+    ),
+}
+"""Characters that NFKC replaces and that are no spans."""
 
 
-def test_table_decides_every_character_that_nfkc_replaces() -> None:
+def test_characters_that_nfkc_replaces_are_spans_or_compatible() -> None:
     replaced = [
         character
         for character in map(chr, range(sys.maxunicode + 1))
         if unicodedata.decomposition(character).startswith("<")
     ]
     assert len(replaced) > 3000
-    undecided = [hex(ord(each)) for each in replaced if len(kinds_of(each)) != 1]
-    assert not undecided
-
-
-def test_kept_characters_are_spans_and_others_are_not() -> None:
-    for character in map(chr, range(sys.maxunicode + 1)):
-        if unicodedata.decomposition(character).startswith("<"):
-            (kind,) = kinds_of(character)
-            found = protect(f"the {character} here").spans
-            assert found == ((character,) if kind.is_kept else ()), hex(ord(character))
+    translated = re.compile(f"[{''.join(COMPATIBLE.values())}]")
+    for character in replaced:
+        kept = () if translated.match(character) else (character,)
+        assert protect(f"the {character} here").spans == kept, hex(ord(character))
 
 
 STYLED = {
