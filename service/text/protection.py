@@ -18,7 +18,6 @@ from service.text.letters import UNSPACED, Span, has_words
 from service.text.signs import JOINERS, SIGNS, has_signs
 from service.text.syntaxes import MARKUP, compiled
 from service.text.typography import DASHES, Typography, folded
-from service.text.values import find_values
 
 FIRST_MARKER = 0xF0000
 # Largest number of spans of a text. Each needs a private-use character from FIRST_MARKER on.
@@ -228,7 +227,7 @@ def _find(text: str, unknown: Sequence[Span]) -> list[Span]:
     if has_signs(text):
         found += [match.span() for match in SIGNS.finditer(text)]
     if values.TRIGGER.search(text):
-        found += find_values(text)
+        found += [match.span() for match in values.VALUE.finditer(text)]
     if _EMPHASIS_TRIGGER.search(text):
         found += _emphasis(text)
     known = merged(sorted(found))

@@ -7,7 +7,6 @@ value if all languages share its form, such as a hash or an IBAN. Other numbers,
 """
 
 import re
-from collections.abc import Iterator
 
 from service.text.signs import MEASURES, SCRIPTS
 from service.text.syntaxes import Group
@@ -122,13 +121,9 @@ FOOTNOTES = Group(
 # The lookaheads of the groups leave out, at most places of a text, rows that cannot begin there.
 VALUES = (AMOUNTS, UUIDS, QUANTITIES, NUMBERS, IDS, FOOTNOTES)
 
-WINDOW_CHARS = 1024
-MAX_CHARS = 256
+VALUE = re.compile("|".join(group.pattern for group in VALUES))
 
-_VALUES = re.compile("|".join(group.pattern for group in VALUES))
-_WORD_REST = re.compile(r"\w*+")
-
-# Pattern that is faster than `_VALUES`. A text without a match has no value.
+# Pattern that is faster than `VALUE`. A text without a match has no value.
 TRIGGER = re.compile(
     rf"""
     [0-9{_CURRENCIES}{SCRIPTS}{MEASURES}°]
@@ -139,23 +134,3 @@ TRIGGER = re.compile(
     """,
     re.VERBOSE,
 )
-
-
-def find_values(text: str) -> Iterator[tuple[int, int]]:
-    """Yields the spans of values.
-
-    A search holds the lock of the interpreter. A long text is therefore searched in windows, which
-    overlap by the length of a value. The end of a longer value is found apart.
-    """
-    begin = 0
-    while begin < len(text):
-        end = begin + WINDOW_CHARS
-        begin, first, limit = end, begin, end + MAX_CHARS
-        for match in _VALUES.finditer(text, first, limit):
-            if match.start() >= end:
-                break
-            last = match.end()
-            if last == limit and (rest := _WORD_REST.match(text, last)):
-                last = rest.end()
-            yield match.start(), last
-            begin = max(end, last)
