@@ -16,9 +16,9 @@ from model.backends.native.library import can_serve, select_native_precision
 from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.families import ctranslate2, hf_config, marian
-from model.checkpoints.families.opus_folder import read_target_ids
-from model.checkpoints.formats.ctranslate2 import CTranslate2File
-from model.checkpoints.formats.marian_bin import MarianFile, MarianNpz
+from model.checkpoints.families.ctranslate2_folder import CTranslate2File
+from model.checkpoints.families.marian import MarianFile, MarianNpz
+from model.checkpoints.families.translation_folder import read_target_ids
 from model.checkpoints.formats.tensors import merge_copies, read_tensors
 from model.checkpoints.load import (
     NPZ,
@@ -43,7 +43,7 @@ from model.inspection.query import AttentionJob, ProbabilityQuery
 from model.inspection.results import TokenProbabilities
 from model.precision import Precision, select_precision
 from model.sequence import EngineLimits, Sequence
-from model.tokenization.tokenizer import MappedTokenizer, Tokenizer
+from model.tokenization.tokenizer import MappedTokenizer
 
 logger = logging.getLogger("regard.models")
 
@@ -88,24 +88,19 @@ def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDe
 
 
 def read_checkpoint(files: ModelFiles, vocabularies: Vocabularies) -> Checkpoint:
-    found = READERS[files.format](files, vocabularies.target)
+    target = vocabularies.target
+    if files.format is Format.CTRANSLATE2:
+        assert isinstance(target, MappedTokenizer)
+        found = ctranslate2.read_checkpoint(CTranslate2File(files.weights), target)
+    elif files.format in (Format.BERGAMOT, Format.OPUS):
+        file = (MarianNpz if files.weights.suffix == NPZ else MarianFile)(files.weights)
+        ids = target.eos_id, target.unk_id
+        found = marian.read_checkpoint(file, files.max_length_factor, *ids)
+    else:
+        found = read_hugging_face(files.weights, files.num_bytes, target.unk_id)
     check_vocabularies(found.config, vocabularies, files)
     forces_first = files.tokens is not None and files.tokens.begins_target
     return replace(found, config=replace(found.config, forces_first=forces_first))
-
-
-def _read_marian(files: ModelFiles, target: Tokenizer) -> Checkpoint:
-    file = (MarianNpz if files.weights.suffix == NPZ else MarianFile)(files.weights)
-    return marian.read_checkpoint(file, files.max_length_factor, target.eos_id, target.unk_id)
-
-
-def _read_ctranslate2(files: ModelFiles, target: Tokenizer) -> Checkpoint:
-    assert isinstance(target, MappedTokenizer)
-    return ctranslate2.read_checkpoint(CTranslate2File(files.weights), target)
-
-
-def _read_hugging_face(files: ModelFiles, target: Tokenizer) -> Checkpoint:
-    return read_hugging_face(files.weights, files.num_bytes, target.unk_id)
 
 
 def read_hugging_face(weights: Path, num_bytes: int, unk_id: int) -> Checkpoint:
@@ -124,13 +119,6 @@ def read_hugging_face(weights: Path, num_bytes: int, unk_id: int) -> Checkpoint:
         config = replace(config, tied_output=hf_config.OUTPUT not in arrays)
     names = hf_config.names_of(config)
     return Checkpoint(config, str(weights), arrays, names, hf_config.IGNORED)
-
-
-READERS = {
-    Format.MARIAN: _read_marian,
-    Format.HUGGING_FACE: _read_hugging_face,
-    Format.CTRANSLATE2: _read_ctranslate2,
-}
 
 
 def _is_faithful(
@@ -167,7 +155,8 @@ def read_shortlist(files: ModelFiles, config: ModelConfig) -> AnyShortlist | Non
     if files.shortlist is not None:
         sizes = config.source_vocab_size, config.target_vocab_size
         return Shortlist.read(files.shortlist, *sizes, files.has_shared_vocab)
-    if files.target_ids is None or files.target_ids != files.source_ids or files.is_multilingual:
+    is_multilingual = files.format is Format.MULTILINGUAL
+    if files.target_ids is None or files.target_ids != files.source_ids or is_multilingual:
         return None
     ids = read_target_ids(files.source_vocab, files.target_vocab, files.target_ids)
     return FixedShortlist(np.array(ids, np.int32)) if len(ids) < config.target_vocab_size else None

@@ -51,6 +51,13 @@ class LanguageTokens:
         return self.targets[target] if self.begins_target else ""
 
 
+Translates = tuple[tuple[str, str] | None, LanguageTokens | None]
+"""The pair that a model translates, and its language tokens.
+
+The pair is None if the model has several pairs. The tokens are None if the model has one pair and
+no language tokens.
+"""
+
 SCRIPT_LENGTH = 4
 """Number of letters of a script. In a tag, the script stands before the region: `zh-Hant-TW`."""
 
@@ -122,15 +129,12 @@ def _cased(subtag: str) -> str:
 
 
 def target_languages(pieces: Iterable[str]) -> dict[str, str]:
-    """Maps each target token of a vocabulary, such as `>>fra<<`, to its tag.
-
-    If two tokens have the same tag, the shorter token is kept: `>>fr<<` and not `>>fra<<`.
-    """
+    """Maps tags to the target tokens of a vocabulary: `fr` to `>>fr<<`, and not to `>>fra<<`."""
     found: dict[str, str] = {}
     for piece in sorted(pieces, key=lambda piece: (len(piece), piece)):
         named = TARGET_TOKEN.fullmatch(piece)
-        if named and is_code(named[1]) and to_tag(named[1]) not in found.values():
-            found[piece] = to_tag(named[1])
+        if named and is_code(named[1]):
+            found.setdefault(to_tag(named[1]), piece)
     return found
 
 
@@ -188,6 +192,5 @@ def pair_of(source: object, target: object) -> tuple[str, str] | None:
 
 def choose_target(target: str, tokens: Mapping[str, str]) -> str | None:
     """Returns the token of a language tag, or of its first variant, such as `zh-Hans` for `zh`."""
-    variants = [token for token, tag in tokens.items() if tag.partition("-")[0] == target]
-    own = [token for token, tag in tokens.items() if tag == target]
-    return next(iter([*own, *variants]), None)
+    variants = (token for tag, token in tokens.items() if tag.partition("-")[0] == target)
+    return tokens[target] if target in tokens else next(variants, None)

@@ -7,20 +7,25 @@ from enum import Enum, auto
 from functools import cached_property
 from pathlib import Path
 
-from model.checkpoints.families import ctranslate2_folder, multilingual_folder, opus_folder
+from model.checkpoints.families import ctranslate2_folder
 from model.checkpoints.families.hf_config import (
     CONFIG,
     MAX_LENGTH_FACTOR,
     MODEL_TYPES,
     read_model_options,
 )
-from model.checkpoints.families.multilingual_folder import is_multilingual_folder
-from model.checkpoints.families.opus_folder import (
+from model.checkpoints.families.translation_folder import (
     SOURCE_PIECES,
+    find_multilingual_parts,
+    find_parts,
+    is_multilingual_folder,
     is_trained_npz,
     is_translation_model,
+    read_multilingual_tokenizer,
     read_tokenizer,
     trained_npz,
+    translates,
+    translates_many,
 )
 from model.checkpoints.folders import PACKAGE, files_of, package_titles, title_of
 from model.checkpoints.formats.files import (
@@ -54,10 +59,10 @@ TRANSLATORS = ("bart", "mbart", "umt5", "fsmt", "pegasus", "blenderbot")
 
 
 class Format(Enum):
-    """The program whose names the tensors have."""
-
-    MARIAN = auto()
-    HUGGING_FACE = auto()
+    BERGAMOT = auto()  # Firefox's and other models of Marian, with vocabularies of SentencePiece
+    OPUS = auto()  # OPUS-MT as Marian trained it, with a vocabulary in YAML
+    MARIAN_MT = auto()  # OPUS-MT in the format of Hugging Face, as the next
+    MULTILINGUAL = auto()  # M2M100, NLLB-200, T5 and others: one vocabulary serves all languages
     CTRANSLATE2 = auto()
 
 
@@ -72,14 +77,13 @@ class ModelFiles:
     target_vocab: Path
     shortlist: Path | None
     max_length_factor: float  # maximum ratio of target tokens to source tokens
-    # The file with the ids of the source's pieces; None if `source_vocab` has them. If
-    # `is_multilingual` is True, the file may be missing.
+    # The file with the ids of the source's pieces; None if `source_vocab` has them. The file of a
+    # multilingual model may be missing.
     source_ids: Path | None = None
     target_ids: Path | None = None
     tokens: LanguageTokens | None = field(default=None, hash=False)
     title: str = ""  # used if the model has more than one pair
-    format: Format = Format.MARIAN
-    is_multilingual: bool = False  # M2M100, NLLB or T5: one vocabulary serves all languages
+    format: Format = Format.BERGAMOT
 
     @property
     def name(self) -> str:
@@ -133,13 +137,15 @@ def format_of(folder: Path) -> Format | None:
     if ctranslate2_folder.is_converted(folder):
         return Format.CTRANSLATE2
     if any(folder.glob(MARIAN_WEIGHTS)):
-        return Format.MARIAN
+        return Format.BERGAMOT
     is_hugging_face = (folder / CONFIG).is_file() and is_translation_model(folder)
     # Other software also writes *.npz. Such a file may lie beside a complete model.
     is_complete = is_hugging_face and any((folder / name).is_file() for name in WEIGHTS)
     if not is_complete and trained_npz(folder) and any(folder.glob("*.spm")):
-        return Format.MARIAN
-    return Format.HUGGING_FACE if is_hugging_face else None
+        return Format.OPUS if (folder / SOURCE_PIECES).is_file() else Format.BERGAMOT
+    if not is_hugging_face:
+        return None
+    return Format.MULTILINGUAL if is_multilingual_folder(folder) else Format.MARIAN_MT
 
 
 def _other_type(config: Path) -> str:
@@ -169,20 +175,17 @@ def _advice(folder: Path) -> str:
 def read_folder(folder: Path) -> ModelFiles:
     """Returns the one model in a folder of Firefox/Bergamot, OPUS-MT, Hugging Face, CTranslate2."""
     kind = format_of(folder)
-    is_multilingual = kind is Format.HUGGING_FACE and is_multilingual_folder(folder)
-    is_npz = kind is Format.MARIAN and not any(folder.glob(MARIAN_WEIGHTS))
-    is_opus = is_npz and (folder / SOURCE_PIECES).is_file()
-    if kind is None or (kind is Format.MARIAN and not is_opus):
-        return _read_bergamot(folder, f"*{NPZ}" if is_npz else MARIAN_WEIGHTS)
+    if kind is None or kind is Format.BERGAMOT:
+        return _read_bergamot(folder)
     if kind is Format.CTRANSLATE2:
         parts = ctranslate2_folder.find_parts(folder)
         pair, tokens = ctranslate2_folder.translates(folder, parts[3])
-    elif is_multilingual:
-        parts = multilingual_folder.find_parts(folder)
-        pair, tokens = multilingual_folder.translates(folder)
+    elif kind is Format.MULTILINGUAL:
+        parts = find_multilingual_parts(folder)
+        pair, tokens = translates_many(folder)
     else:
-        parts = opus_folder.find_parts(folder, is_npz)
-        pair, tokens = opus_folder.translates(folder, parts[3])
+        parts = find_parts(folder, kind is Format.OPUS)
+        pair, tokens = translates(folder, parts[3])
     check_pointers(parts)
     return ModelFiles(
         *(pair or ("", "")),
@@ -194,12 +197,12 @@ def read_folder(folder: Path) -> ModelFiles:
         tokens=tokens,
         title=title_of(folder),
         format=kind,
-        is_multilingual=is_multilingual,
     )
 
 
-def _read_bergamot(folder: Path, pattern: str) -> ModelFiles:
+def _read_bergamot(folder: Path) -> ModelFiles:
     reasons = []
+    is_npz = bool(trained_npz(folder)) and not any(folder.glob(MARIAN_WEIGHTS))
 
     def one(pattern: str, is_needed: bool = True) -> Path | None:
         found = [path for path in sorted(folder.glob(pattern)) if is_trained_npz(path)]
@@ -207,7 +210,7 @@ def _read_bergamot(folder: Path, pattern: str) -> ModelFiles:
             reasons.append(f"{len(found)} files {pattern}")
         return found[0] if found else None
 
-    weights = one(pattern)
+    weights = one(f"*{NPZ}" if is_npz else MARIAN_WEIGHTS)
     is_split = any(folder.glob("srcvocab.*.spm"))
     source_vocab = one("srcvocab.*.spm" if is_split else "vocab*.spm")
     target_vocab = one("trgvocab.*.spm") if is_split else source_vocab
@@ -273,8 +276,8 @@ def load_vocabularies(files: ModelFiles) -> Vocabularies:
     # For a model of several pairs, `between` of the result gives the tokenizers of one pair.
     source: Tokenizer
     target: Tokenizer
-    if files.is_multilingual:
-        source = target = multilingual_folder.read_tokenizer(files.folder)
+    if files.format is Format.MULTILINGUAL:
+        source = target = read_multilingual_tokenizer(files.folder)
     elif files.format is Format.CTRANSLATE2:
         source, target = ctranslate2_folder.read_tokenizers(files.folder)
     elif files.source_ids is not None and files.target_ids is not None:

@@ -13,8 +13,7 @@ from numpy.testing import assert_allclose
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.encoder_batch import encode_padded
 from model.checkpoints.build import new_engine
-from model.checkpoints.families.marian import read_checkpoint
-from model.checkpoints.formats.marian_bin import MarianFile
+from model.checkpoints.families.marian import MarianFile, read_checkpoint
 from model.checkpoints.load import ModelFiles
 from model.checkpoints.weights import load_weights
 from model.sequence import EngineLimits

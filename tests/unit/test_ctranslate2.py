@@ -14,7 +14,7 @@ import torch
 from ctranslate2.specs.common_spec import Activation
 
 from model.checkpoints.build import load_model, new_engine
-from model.checkpoints.formats.ctranslate2 import CTranslate2File
+from model.checkpoints.families.ctranslate2_folder import CTranslate2File
 from model.checkpoints.load import ModelFiles, Vocabularies, find_models, load_vocabularies
 from model.config import NormPosition, Sinusoids
 from model.errors import CheckpointError

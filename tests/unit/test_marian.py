@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from model.checkpoints.families.marian import read_checkpoint
-from model.checkpoints.formats.marian_bin import MarianFile
+from model.checkpoints.families.marian import MarianFile, read_checkpoint
 from model.checkpoints.load import ModelFiles
 from model.checkpoints.weights import load_weights
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids

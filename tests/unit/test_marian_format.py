@@ -15,8 +15,7 @@ import torch
 from numpy.testing import assert_array_equal
 
 from model.checkpoints.build import load_engine, load_model
-from model.checkpoints.families.marian import read_checkpoint
-from model.checkpoints.formats.marian_bin import MarianFile, MarianNpz
+from model.checkpoints.families.marian import MarianFile, MarianNpz, read_checkpoint
 from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import (
     Format,
@@ -283,7 +282,7 @@ def test_stray_arrays_beside_a_complete_model_are_ignored(tmp_path: Path) -> Non
     write_marian(folder)
     np.savez(folder / "eval.npz", scores=np.ones(2))
     (files,) = find_models(str(tmp_path))
-    assert files.format is Format.HUGGING_FACE
+    assert files.format is Format.MARIAN_MT
     assert files.weights.suffix != ".npz"
 
 

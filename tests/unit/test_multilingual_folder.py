@@ -18,7 +18,7 @@ from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CO
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.families import hf_config
-from model.checkpoints.families import multilingual_folder as codes
+from model.checkpoints.families import translation_folder as codes
 from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import find_models, load_vocabularies, read_folder
 from model.errors import CheckpointFormatError, UnsupportedModelError

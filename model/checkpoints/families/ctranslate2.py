@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from model.architectures.embedding import sinusoid_table
-from model.checkpoints.families.ctranslate2_folder import read_options
+from model.checkpoints.families.ctranslate2_folder import CTranslate2File, read_options
 from model.checkpoints.families.hf_config import MAX_LENGTH_FACTOR, MULTILINGUAL_TARGET
-from model.checkpoints.formats.ctranslate2 import CTranslate2File
 from model.checkpoints.weights import Checkpoint
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
 from model.errors import UnsupportedModelError

@@ -181,11 +181,13 @@ T5_COPIES: dict[str, tuple[str, ...]] = {
     T5_SHARED: ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 }
 T5_ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
-T5_PARTS = {
-    "SelfAttention": ("mixer", "mixer_residual", T5_ATTENTION),
-    "EncDecAttention": ("cross_attention", "cross_residual", T5_ATTENTION),
-    "DenseReluDense": ("feed_forward", "feed_forward_residual", {"fc1": "wi", "fc2": "wo"}),
+T5_LAYER = {
+    **{f"mixer.{ours}": f"0.SelfAttention.{theirs}" for ours, theirs in T5_ATTENTION.items()},
+    "mixer_residual.norm": "0.layer_norm",
+    **{f"cross_attention.{our}": f"1.EncDecAttention.{its}" for our, its in T5_ATTENTION.items()},
+    "cross_residual.norm": "1.layer_norm",
 }
+T5_PLAIN = {"fc1": "wi", "fc2": "wo"}
 T5_GATED = {"fc1": "wi_0", "gate": "wi_1", "fc2": "wo"}
 
 
@@ -298,19 +300,17 @@ def names_of(config: ModelConfig) -> dict[str, str]:
         source = SHARED if config.shared_embeddings else SOURCE
         return {**NAMES, "encoder.embedding.weight": source}
     names = {"encoder.embedding.weight": T5_SHARED, "decoder.untied_weight": OUTPUT}
-    for side in SIDES:
+    table = T5_GATED if config.block.has_gate else T5_PLAIN
+    for side, last in (("encoder", 1), ("decoder", 2)):
+        feed_forward = {
+            f"feed_forward.{our}": f"{last}.DenseReluDense.{table[our]}" for our in table
+        }
+        residual = {"feed_forward_residual.norm": f"{last}.layer_norm"}
+        for ours, theirs in {**T5_LAYER, **feed_forward, **residual}.items():
+            names[f"{side}.layers.{{i}}.{ours}"] = f"{side}.block.{{i}}.layer.{theirs}"
         first = f"{side}.block.0.layer.0.SelfAttention"
-        names[f"{side}.norm"] = f"{side}.final_layer_norm"
         names[f"{side}.relative_bias"] = f"{first}.relative_attention_bias"
-        parts = [part for part in T5_PARTS if side == "decoder" or part != "EncDecAttention"]
-        for number, part in enumerate(parts):
-            module, residual, table = T5_PARTS[part]
-            if part == "DenseReluDense" and config.block.has_gate:
-                table = T5_GATED
-            layers, layer = f"{side}.layers.{{i}}", f"{side}.block.{{i}}.layer.{number}"
-            names[f"{layers}.{residual}.norm"] = f"{layer}.layer_norm"
-            for ours, theirs in table.items():
-                names[f"{layers}.{module}.{ours}"] = f"{layer}.{part}.{theirs}"
+        names[f"{side}.norm"] = f"{side}.final_layer_norm"
     return names
 
 

@@ -1,40 +1,62 @@
-"""Reads the folders of models in which one vocabulary serves all languages, without torch.
+"""Reads the languages and vocabularies of translation models' folders, without torch.
 
-These are M2M100, NLLB-200, SMaLL-100 and mBART-50. The vocabulary of T5 is also read here.
+A vocabulary of OPUS-MT (of Hugging Face or Marian) is for one language or a few. One vocabulary of
+M2M100, NLLB-200, SMaLL-100, mBART-50, T5, mT5 and MADLAD-400 serves all languages.
 
-Source: transformers, models/m2m_100, models/nllb and models/mbart50 (tokenization), and SMaLL-100's
-own tokenizer (Mohammadshahi et al. 2022). No code was copied.
+Source: transformers, models/m2m_100, models/nllb, models/mbart50 and models/t5 (tokenization);
+SMaLL-100's own tokenizer (Mohammadshahi et al. 2022); Kudugunta et al. 2023, "MADLAD-400". No code
+was copied.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from model.checkpoints.families.hf_config import CONFIG, T5_TYPES, read_model_options
-from model.checkpoints.families.opus_folder import (
-    EOS,
-    PIECES,
-    TOKENIZER_CONFIG,
-    UNK,
-    VOCAB,
-    read_vocabulary,
+import yaml
+
+from model.checkpoints.families.hf_config import (
+    CONFIG,
+    MODEL_TYPES,
+    T5_TYPES,
+    read_model_options,
 )
-from model.checkpoints.folders import title_of
-from model.checkpoints.formats.files import find_weights, read_options_if_there
+from model.checkpoints.folders import name_of, title_of
+from model.checkpoints.formats.files import (
+    YAML_ERRORS,
+    find_weights,
+    read_json,
+    read_options_if_there,
+)
 from model.checkpoints.languages import (
     LanguageTokens,
+    Sides,
+    Translates,
     choose_target,
     distinct_tags,
     is_code,
     pair_in,
     pair_of,
+    sides_in,
+    sides_of,
+    target_languages,
 )
-from model.errors import CheckpointFormatError, UnsupportedModelError
+from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
+from model.regular_files import check_file
 from model.tokenization.tokenizer import MappedTokenizer, Tokenizer
 
+TOKENIZER_CONFIG = "tokenizer_config.json"
+VOCAB = "vocab.json"
+TARGET_VOCAB = "target_vocab.json"
+PIECES = "sentencepiece.bpe.model"
+SOURCE_PIECES = "source.spm"
+TARGET_PIECES = "target.spm"
+
+EOS, UNK = "</s>", "<unk>"
+SILENT = (EOS, "<s>", "<pad>", "<blank>")
 SPECIAL_TOKENS = "special_tokens_map.json"
-MODEL_TYPES = ("m2m_100", "mbart", *T5_TYPES)
+MULTILINGUAL_TYPES = ("m2m_100", "mbart", *T5_TYPES)
 
 T5_PIECES = "spiece.model"
 TOKENIZER = "tokenizer.json"
@@ -74,9 +96,160 @@ SMALL_100 = re.compile(r"small-?100(?![0-9k])", re.I)
 SMALL_100_CODE = "tokenization_small100.py"
 
 
+def is_translation_model(folder: Path) -> bool:
+    # If the config cannot be read, the names of the SentencePiece files decide.
+    try:
+        options = read_model_options(folder)
+        names = options.get("architectures") or [""]
+        is_encoder = str(names[0]).endswith("EncoderModel")  # such as that of sentence-t5
+        return options.get("model_type") in MODEL_TYPES and not is_encoder
+    except CheckpointError:
+        return any((folder / name).is_file() for name in (SOURCE_PIECES, PIECES))
+
+
+def find_parts(folder: Path, is_npz: bool) -> list[Path]:
+    """Returns weights, source pieces, target pieces, and one vocabulary or two."""
+    if not is_npz:
+        names = [SOURCE_PIECES, TARGET_PIECES, VOCAB]
+        weights = find_weights(folder, names)
+        own = [TARGET_VOCAB] if (folder / TARGET_VOCAB).is_file() else []
+        return [weights, *(folder / name for name in (*names, *own))]
+    needed = ("*.npz", SOURCE_PIECES, TARGET_PIECES, "*vocab.yml")
+    found = {pattern: sorted(folder.glob(pattern)) for pattern in needed}
+    found["*.npz"] = trained_npz(folder)
+    reasons = [f"{len(found[name])} files {name}" for name in needed if len(found[name]) != 1]
+    if reasons:
+        raise CheckpointFormatError(f"{folder} is not one model: {', '.join(reasons)}")
+    return [found[name][0] for name in needed]
+
+
+def trained_npz(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*.npz")) if is_trained_npz(path)]
+
+
+def is_trained_npz(path: Path) -> bool:
+    """Returns False for a file of optimizer state, which Marian writes beside a model."""
+    return not path.name.endswith(".optimizer.npz")
+
+
+def translates(folder: Path, vocabulary: Path) -> Translates:
+    targets = target_languages(read_vocabulary(vocabulary))
+    known = ", ".join(sorted(targets))
+    for sources, target in _names(folder):
+        if not (sources and (targets or target)):
+            continue
+        if target:
+            token = choose_target(target, targets)
+            if targets and token is None:
+                raise UnsupportedModelError(str(folder), [f"{target} is not one of {known}"])
+            targets = {target: token or ""}
+        named = LanguageTokens(dict.fromkeys(sources, ""), targets)
+        if target and len(sources) == 1:
+            return (sources[0], target), named if targets[target] else None
+        return None, named
+    reason = (
+        f"neither the folder's name nor {TOKENIZER_CONFIG} nor {CONFIG} names the "
+        "languages; name the folder after them: en-de, or en-mul for all target languages"
+    )
+    if targets:
+        reason += f"; its target languages are {known}"
+    raise UnsupportedModelError(str(folder), [reason])
+
+
+def _names(folder: Path) -> Iterator[Sides]:
+    """Yields the languages that config files and names give, the preferred ones first.
+
+    The pair in the tokenizer's config comes first, because the end of a folder's name can mislead,
+    as in `opus-mt-en-pt-hf`. It is skipped if the folder's name has the same two languages, because
+    the name may also give the script: `zh_hant`, not `zho`. Then comes the folder's name, which a
+    user can change. The tokenizer's config may list several source languages, or a family of target
+    languages. The last name is that of a folder `models--OWNER--NAME` in the cache of the Hugging
+    Face hub.
+    """
+    own = read_options_if_there(folder / TOKENIZER_CONFIG)
+    source, target = own.get("source_lang"), own.get("target_lang")
+    pair, named = pair_of(source, target), pair_in(name_of(folder))
+    if pair is not None and (named is None or _languages(named) != _languages(pair)):
+        yield [pair[0]], pair[1]
+    yield sides_in(name_of(folder))
+    yield sides_of(source, target)
+    original = read_options_if_there(folder / CONFIG).get("_name_or_path")
+    for name in (original, folder.absolute().parent.parent.name):
+        yield sides_in(name)
+
+
+def _languages(pair: tuple[str, str]) -> list[str]:
+    return [tag.partition("-")[0] for tag in pair]
+
+
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """Returns the id of each piece in a `vocab.json`, a `.vocab.yml` or a list of CTranslate2.
+
+    The ids must be 0, 1, 2 and so on, with EOS and UNK among the pieces.
+    """
+    ids = _read_yaml(path) if path.suffix == ".yml" else _read_json(path)
+    numbers = [number for number in ids.values() if type(number) is int]
+    if sorted(numbers) != list(range(len(ids))):
+        raise CheckpointFormatError(f"{path} does not number its {len(ids)} pieces from 0 on")
+    missing = [sign for sign in (EOS, UNK) if sign not in ids]
+    if missing:
+        raise CheckpointFormatError(f"{path} has no {', '.join(missing)}")
+    return ids
+
+
+def _read_json(path: Path) -> dict[str, int]:
+    """Returns the ids of an object, or of a list: a JSON array, or the lines of a text file."""
+    if path.suffix == ".txt":
+        check_file(path)
+        pieces: Any = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    else:
+        pieces = read_json(path)
+    if isinstance(pieces, list) and all(isinstance(piece, str) for piece in pieces):
+        ids = {piece: number for number, piece in enumerate(pieces)}
+        if len(ids) == len(pieces):
+            return ids
+    if not isinstance(pieces, dict):
+        raise CheckpointFormatError(f"{path} is not a vocabulary, or has a piece twice")
+    return pieces
+
+
+def _read_yaml(path: Path) -> dict[str, int]:
+    """Returns the ids of a Marian vocabulary. Keys such as `no` and `1` are read as text."""
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # in C, 10 times as fast as BaseLoader
+    try:
+        check_file(path)
+        content = yaml.load(path.read_text(encoding="utf-8"), loader)
+        return {str(piece): int(number) for piece, number in content.items()}
+    except (OSError, TypeError, *YAML_ERRORS) as error:
+        raise CheckpointFormatError(f"{path} is not a vocabulary: {error}") from error
+
+
+def read_target_ids(source: Path, target: Path, vocabulary: Path) -> list[int]:
+    """Returns the sorted ids of a shared vocabulary, without pieces that only source.spm has.
+
+    In training, targets had no other pieces than those of target.spm.
+    """
+    of_source, of_target = (
+        set(each.pieces([*range(each.vocab_size)])) for each in map(Tokenizer, (source, target))
+    )
+    excluded = of_source - of_target - {EOS}
+    ids = read_vocabulary(vocabulary)
+    return sorted(number for piece, number in ids.items() if piece not in excluded)
+
+
+def read_tokenizer(
+    pieces: Path, vocabulary: Path, hidden: re.Pattern[str] | None = None
+) -> MappedTokenizer:
+    """Reads a tokenizer; `hidden` matches tokens that stand for no text, as `>>fra<<` does."""
+    ids = read_vocabulary(vocabulary)
+    silent = {*SILENT, *target_languages(ids).values()}
+    special = {ids[each] for each in ids if each in silent or (hidden and hidden.fullmatch(each))}
+    return MappedTokenizer(pieces, ids, special, ids[EOS], ids[UNK])
+
+
 def is_multilingual_folder(folder: Path) -> bool:
     kind = read_model_options(folder).get("model_type")
-    return (folder / PIECES).is_file() or kind in MODEL_TYPES
+    return (folder / PIECES).is_file() or kind in MULTILINGUAL_TYPES
 
 
 def is_t5_folder(folder: Path) -> bool:
@@ -89,19 +262,19 @@ def pieces_of(folder: Path) -> Path:
     return next((path for path in both if path.is_file()), both[0])
 
 
-def find_parts(folder: Path) -> list[Path]:
+def find_multilingual_parts(folder: Path) -> list[Path]:
     """Returns weights, pieces of both sides, and the file of ids, which need not exist."""
     pieces = pieces_of(folder)
     return [find_weights(folder, [pieces.name]), pieces, pieces, folder / VOCAB]
 
 
-def translates(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
+def translates_many(folder: Path) -> Translates:
     if is_t5_folder(folder):
         return _translates_t5(folder)
     return between(folder, language_tokens(folder), not is_small_100(folder))
 
 
-def _translates_t5(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
+def _translates_t5(folder: Path) -> Translates:
     """Returns the pair in the folder's name, if there is one, and what names the target language.
 
     In MADLAD-400, it is a token such as `<2pt>`. In T5, it is a text such as "translate English to
@@ -113,8 +286,7 @@ def _translates_t5(folder: Path) -> tuple[tuple[str, str] | None, LanguageTokens
     targets = {tag: codes[code] for code, tag in distinct_tags(codes).items()}
     prompts = _prompts(read_model_options(folder).get("task_specific_params"))
     if pair is not None:
-        token = choose_target(pair[1], {token: tag for tag, token in targets.items()})
-        chosen = token or prompts.get(pair)
+        chosen = choose_target(pair[1], targets) or prompts.get(pair)
         if chosen or not targets:  # madlad400-7b-mt-bt is no pair
             return pair, LanguageTokens({pair[0]: ""}, {pair[1]: chosen}) if chosen else None
     sources = [*targets] or [*dict.fromkeys(source for source, _ in prompts)]
@@ -136,9 +308,7 @@ def _prompts(tasks: object) -> dict[tuple[str, str], str]:
     return {pair: prompt for pair, prompt in prompts.items() if pair and isinstance(prompt, str)}
 
 
-def between(
-    folder: Path, tokens: Iterable[str], begins_target: bool
-) -> tuple[tuple[str, str] | None, LanguageTokens]:
+def between(folder: Path, tokens: Iterable[str], begins_target: bool) -> Translates:
     """Returns the pair in the folder's name, if there is one, and the tokens of its languages.
 
     Without a pair, the model translates between all its languages: `en` has the token `__en__`.
@@ -149,32 +319,30 @@ def between(
     named = {tag: codes[code] for code, tag in tags.items()}
     found = LanguageTokens(named, named, begins_target)
     english = {tag: token for tag, token in named.items() if tag == "en"}
-    if any("one-to-many" in name for name in _names(folder)):
+    if any("one-to-many" in name for name in _titles(folder)):
         return None, replace(found, sources=english)
-    if any("many-to-one" in name for name in _names(folder)):
+    if any("many-to-one" in name for name in _titles(folder)):
         return None, replace(found, targets=english)
     pair = pair_in(folder.name)
     return pair, found if pair is None else _only(found, pair, folder)
 
 
-def _names(folder: Path) -> tuple[str, str]:
+def _titles(folder: Path) -> tuple[str, str]:
     return title_of(folder), str(read_options_if_there(folder / CONFIG).get("_name_or_path"))
 
 
 def is_small_100(folder: Path) -> bool:
     kind = read_options_if_there(folder / TOKENIZER_CONFIG).get("tokenizer_class")
-    names = str(kind), *_names(folder)
+    names = str(kind), *_titles(folder)
     return (folder / SMALL_100_CODE).is_file() or any(map(SMALL_100.search, names))
 
 
 def _only(tokens: LanguageTokens, pair: tuple[str, str], folder: Path) -> LanguageTokens:
     """Returns the tokens of a pair under its own tags: `zh` may replace the model's `zh-Hans`."""
-    tags = {token: tag for tag, token in tokens.targets.items()}
-    chosen = [choose_target(tag, tags) for tag in pair]
-    if None in chosen:
+    source, target = (choose_target(tag, tokens.targets) for tag in pair)
+    if source is None or target is None:
         known = ", ".join(sorted(tokens.targets))
         raise UnsupportedModelError(str(folder), [f"{pair[0]} or {pair[1]} is not one of {known}"])
-    source, target = (str(token) for token in chosen)
     return LanguageTokens({pair[0]: source}, {pair[1]: target}, tokens.begins_target)
 
 
@@ -242,7 +410,7 @@ def added_ids(folder: Path) -> dict[str, int]:
         ) from error
 
 
-def read_tokenizer(folder: Path) -> MappedTokenizer:
+def read_multilingual_tokenizer(folder: Path) -> MappedTokenizer:
     ids = read_ids(folder)
     languages = [] if is_t5_folder(folder) else language_tokens(folder)
     special = {i for name, i in ids.items() if name in languages or SPECIAL.fullmatch(name)}
