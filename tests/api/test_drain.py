@@ -131,7 +131,7 @@ def test_requests_are_served_in_the_lame_duck_period_until_a_second_signal(
 @pytest.mark.checkpoint
 @pytest.mark.parametrize(
     ("http_workers", "num_children", "log_format"),
-    [pytest.param("1", 1, "text", marks=pytest.mark.slow), ("2", 3, "json")],
+    [("1", 1, "text"), pytest.param("2", 3, "json", marks=pytest.mark.slow)],
 )
 def test_new_work_is_refused_while_an_admitted_request_finishes(
     http_workers: str, num_children: int, log_format: str

@@ -202,6 +202,7 @@ def test_command_writes_the_vectors_of_embed(host: str, tmp_path: Path) -> None:
         assert_array_equal(np.load(output), np.array(expected, np.float32))
 
 
+@pytest.mark.slow
 def test_command_starts_a_server_of_its_own(
     embedding_folder: str, reference: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,7 +110,7 @@ def program(**settings: str) -> Iterator[Program]:
 @pytest.mark.checkpoint
 @pytest.mark.parametrize(
     ("http_workers", "stop"),
-    [pytest.param("1", signal.SIGINT, marks=pytest.mark.slow), ("2", signal.SIGTERM)],
+    [("1", signal.SIGINT), pytest.param("2", signal.SIGTERM, marks=pytest.mark.slow)],
 )
 def test_signal_while_the_models_load_ends_the_program(
     http_workers: str, stop: signal.Signals

@@ -46,7 +46,7 @@ def test_cached_decoding_is_uncached_decoding(family: Family) -> None:
     assert len(set(map(tuple, targets))) >= 15
     ended = sum(target[-1] == 0 for target in targets)
     assert 3 <= ended <= 19
-    for source, target in zip(sources[:5], targets, strict=False):
+    for source, target in zip(sources[:3], targets, strict=False):
         assert target == uncached_greedy(model, source)
 
 
