@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 from functools import cache
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,14 @@ KINDS: dict[str, dict[str, Any]] = {
     },
 }
 SHORTLISTS = {"whole": None, "lexical": tiny_shortlist(8), "fixed": FIXED_SHORTLIST}
-each_shortlist = pytest.mark.parametrize("shortlist", SHORTLISTS.values(), ids=SHORTLISTS)
 each_kind = pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS)
+PAIRS = {
+    f"{library.name} {shortlist} {kind}": (library, SHORTLISTS[shortlist], KINDS[kind])
+    for number, library in enumerate(LIBRARIES)
+    for kind, shortlist in zip(KINDS, islice(cycle(SHORTLISTS), number, None), strict=False)
+}
+"""Each library with each kind of model, and each library with each shortlist."""
+each_pair = pytest.mark.parametrize(("library", "shortlist", "changes"), PAIRS.values(), ids=PAIRS)
 OPTIONS = [DecodingOptions(), DecodingOptions(return_scores=True), DecodingOptions(3, 3)]
 
 
@@ -155,9 +162,7 @@ def test_the_unknown_token_is_never_chosen(library: Library) -> None:
     assert not any(model.config.unk_id in target for target in targets)
 
 
-@each_library
-@each_shortlist
-@each_kind
+@each_pair
 def test_translations_are_those_of_pytorch(
     library: Library, shortlist: AnyShortlist | None, changes: dict[str, Any]
 ) -> None:
@@ -192,9 +197,7 @@ class SteppingRunner(NativeRunner):
         return completed_step(replace(step, scores=scores))
 
 
-@each_library
-@each_shortlist
-@each_kind
+@each_pair
 def test_searches_are_those_of_python(
     library: Library, shortlist: AnyShortlist | None, changes: dict[str, Any]
 ) -> None:
@@ -209,9 +212,7 @@ def test_searches_are_those_of_python(
         assert_same_hypotheses(found[number], wanted[number])
 
 
-@each_library
-@each_shortlist
-@each_kind
+@each_pair
 def test_a_row_has_the_same_bits_in_any_company(
     library: Library, shortlist: AnyShortlist | None, changes: dict[str, Any]
 ) -> None:
