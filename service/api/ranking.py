@@ -91,10 +91,7 @@ class DocumentsResponse(BaseModel):
 
 
 async def score(
-    context: HttpContext,
-    options: ScoreParameters,
-    name: str,
-    inputs: Sequence[Inputs],
+    context: HttpContext, options: ScoreParameters, name: str, inputs: Sequence[Inputs]
 ) -> Scored:
     context.num_inputs = len(inputs)
     reranker = Reranker(

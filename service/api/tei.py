@@ -331,8 +331,7 @@ def choose_default(services: Services, fields: dict[str, Any]) -> type[Parameter
     choose=choose_default,
 )
 async def default(
-    context: HttpContext,
-    body: EmbedRequest | SimilarityRequest | RerankRequest,
+    context: HttpContext, body: EmbedRequest | SimilarityRequest | RerankRequest
 ) -> Any:
     """Returns the reply of /embed, /similarity or /rerank.
 

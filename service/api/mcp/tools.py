@@ -12,6 +12,7 @@ from service.api.context import HttpContext
 from service.api.libretranslate.routes import glossaries_of
 from service.api.libretranslate.schemas import DetectedLanguage, TextFormat
 from service.api.libretranslate.streaming import detection_body
+from service.api.ranking import score
 from service.api.request import translation
 from service.api.request.reading import check_scope, validated
 from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
@@ -28,7 +29,6 @@ from service.tasks.embedding.inputs import (
     ScoreParameters,
 )
 from service.tasks.parameters import Parameters, Positive, Texts, not_empty
-from service.tasks.reranking import Reranker
 from service.tasks.threads import run_sized
 from service.tasks.translation.guards import GuardWarning
 from service.text.language_codes import display_name
@@ -205,13 +205,9 @@ class Ranks(BaseModel):
 
 async def rerank(context: HttpContext, given: RerankArguments) -> Ranks:
     """Ranks texts by their relevance to a query, with a score for each text."""
-    context.num_inputs = len(given.texts)
-    reranker = Reranker(
-        context.services.catalog, context.services.backend, context.services.settings
-    )
     options = ScoreParameters.model_validate({"model": given.model})
     pairs = [(given.query, text) for text in given.texts]
-    scored = await reranker.score(pairs, "texts", options, context)
+    scored = await score(context, options, "texts", pairs)
     return Ranks(
         results=[
             Rank(index=index, score=scored.scores[index], text=given.texts[index])

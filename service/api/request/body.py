@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from mmap import mmap
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -22,7 +23,6 @@ from service.errors import (
     InvalidRequestError,
     OverloadedError,
     RequestTooLargeError,
-    ServiceError,
 )
 from service.http_server.byte_budget import (
     LEAST_RATE,
@@ -272,41 +272,41 @@ class BodyBuffer:
         return data
 
 
+@dataclass(eq=False)
 class BodyReader:
-    def __init__(self, request: Request, max_bytes: int, seconds: float, is_keyless: bool) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.task = task
-        self.request = request
-        self.max_bytes = max_bytes
-        self.seconds = seconds
-        self.is_keyless = is_keyless
-        self.buffer = BodyBuffer()
-        self.size = 0  # bytes that have arrived
-        self.reservation: Reservation | None = None
-        self.marked = 0
-        self.failure: ServiceError | None = None
+    request: Request
+    max_bytes: int
+    seconds: float
+    is_keyless: bool
+    buffer: BodyBuffer = field(default_factory=BodyBuffer)
+    size: int = 0  # bytes that have arrived
+    marked: int = 0  # value of `size` at the last progress
+    reservation: Reservation | None = None
+    is_given_up: bool = False
 
     async def read(self, declared: int, consume: Callable[[Pieces], Awaitable[T]]) -> T:
         """Returns the result of `consume` for the body, which arrives in pieces."""
-        # This timer does the same as asyncio.timeout, but is faster.
-        timer = asyncio.get_running_loop().call_later(self.seconds, self._expire)
         is_whole = False
         try:
-            if declared > SMALL_BYTES:
-                self._reserve(declared)
-            result = await consume(self._pieces())
-            is_whole = True
-            return result
-        except asyncio.CancelledError:
-            # If `uncancel` returns 0, only `_interrupt` has cancelled the task.
-            if self.failure is not None and self.task.uncancel() == 0:
-                raise self.failure from None
-            raise
+            async with asyncio.timeout(self.seconds) as self.timeout:
+                if declared > SMALL_BYTES:
+                    self._reserve(declared)
+                result = await consume(self._pieces())
+                is_whole = True
+                return result
+        except TimeoutError:
+            if not self.is_given_up:
+                raise DeadlineExceededError(
+                    f"only {self.size} bytes of the body arrived within {self.seconds:g} s; "
+                    "send a smaller body, or try again"
+                ) from None
+            message = (
+                f"only {self.size} bytes of the body have arrived, and the server needs the memory "
+                f"for others; send the body faster than {LEAST_RATE} bytes/s, send it in parts of "
+                f"up to {SMALL_BYTES} bytes, or try again later"
+            )
+            raise OverloadedError(message, RETRY_SECONDS, "bytes") from None
         finally:
-            timer.cancel()
-            # The traceback of an error refers to this reader, so the error is let go as well.
-            self.failure = None
             self.buffer = BodyBuffer()
             # This reader and its reservation refer to each other. The assignment breaks this cycle,
             # so both are freed at once and do not wait for the garbage collector.
@@ -361,26 +361,10 @@ class BodyReader:
             self.reservation = budget.reserve(size, self._give_up)
             context.reservation = self.reservation
 
-    def _expire(self) -> None:
-        self._interrupt(
-            DeadlineExceededError(
-                f"only {self.size} bytes of the body arrived within {self.seconds:g} s; "
-                "send a smaller body, or try again"
-            )
-        )
-
     def _give_up(self) -> None:
-        message = (
-            f"only {self.size} bytes of the body have arrived, and the server needs the "
-            f"memory for others; send the body faster than {LEAST_RATE} bytes/s, send it in parts "
-            f"of up to {SMALL_BYTES} bytes, or try again later"
-        )
-        self._interrupt(OverloadedError(message, RETRY_SECONDS, "bytes"))
-
-    def _interrupt(self, failure: ServiceError) -> None:
-        if self.failure is None:
-            self.failure = failure
-            self.task.cancel()
+        self.is_given_up = True
+        if not self.timeout.expired():
+            self.timeout.reschedule(0)  # it ends the reading at once
 
 
 def too_large(size: int, limit: int) -> RequestTooLargeError:
