@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
-from starlette.types import Scope
 
 from service.api.dialect import OWN, Dialect
 from service.api.keys import KeyRing
@@ -123,11 +122,6 @@ class HttpContext(RequestContext):
 
 def services_of(request: Request) -> Services:
     found: Services = request.scope["app"].services
-    return found
-
-
-def context_in(scope: Scope) -> HttpContext:
-    found: HttpContext = scope["state"]["context"]
     return found
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from service.api.context import HttpContext, context_in
+from service.api.context import HttpContext
 from service.api.request.parameters import JSON
 
 ANY = "*/*"
@@ -64,7 +64,7 @@ class ComputedResponse(StreamingResponse):
         self.num_bytes = num_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        context = context_in(scope)
+        context: HttpContext = scope["state"]["context"]
         context.release()
         connection = context.connection
         if connection is None:

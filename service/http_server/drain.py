@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -137,11 +138,9 @@ class DrainingServer(uvicorn.Server):
             return
         listeners = [each for server in self.servers for each in server.sockets]
         loop = asyncio.get_running_loop()
-        self.acceptor = Acceptor(listeners, self._new_connection, loop)
+        new = partial(Connection, self.config, self.server_state, self.lifespan.state)
+        self.acceptor = Acceptor(listeners, new, loop)
         self.config.pool.on_added = self.acceptor.accept_soon
-
-    def _new_connection(self) -> Connection:
-        return Connection(self.config, self.server_state, self.lifespan.state)
 
     async def on_tick(self, counter: int) -> bool:
         """Returns whether the sockets can be closed; uvicorn asks this every 0.1 s."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from service.api.errors import KEYS_401, Statuses, responses_of, status_of
 from service.errors import (
+    KINDS,
     NotFoundError,
     OverloadedError,
     RateLimitedError,
@@ -21,20 +22,14 @@ from service.errors import (
 from service.tasks.context import RequestContext
 from service.tasks.parameters import example
 
-CODES = {
+CODES: dict[int, str | None] = {
+    400: None,
     401: "invalid_api_key",
     403: "forbidden",
     404: "unknown_url",
-    405: "method_not_allowed",
-    409: "conflict",
-    413: "too_large",
-    421: "misdirected",
     429: "rate_limit_exceeded",
-    500: "internal",
-    503: "unavailable",
-    504: "deadline_exceeded",
 }
-"""The `code` of an error by its status; OpenAI has no code for most errors with status 400."""
+"""The `code` of an error by its status; with any other status, it is the `error_type` of KINDS."""
 
 STATUSES: Statuses = {**KEYS_401, RequestTooLargeError: 400}
 """Statuses in the dialects of OpenAI, Cohere and Ollama that differ from `KINDS`."""
@@ -74,7 +69,7 @@ OPENAI_ERRORS = responses_of(OpenAIErrorBody, 400, 401, 403, 404, 413, 429, 500,
 def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
     status = status_of(error, STATUSES)
     error_type = "server_error" if status >= 500 else "invalid_request_error"
-    code = CODES.get(status)
+    code = CODES.get(status, KINDS[type(error)].error_type)
     if isinstance(error, OverloadedError):
         error_type = error.limit
     elif isinstance(error, RateLimitedError):

@@ -216,15 +216,10 @@ async def _chunks(pieces: Pieces) -> Pieces:
 
 
 async def _value(value: str | UploadFile) -> str | Upload:
-    if isinstance(value, str):
-        return _normalize(value)
+    if isinstance(value, str):  # charsets such as UTF-7 have lone surrogates
+        return value.replace("\r\n", "\n").encode("utf-8", "replace").decode()
     # `fileno` writes a file that is still in memory to the disk.
     return Upload(value.filename or "", Content(os.dup(await asyncio.to_thread(value.file.fileno))))
-
-
-def _normalize(value: str) -> str:
-    # Charsets such as UTF-7 have lone surrogates.
-    return value.replace("\r\n", "\n").encode("utf-8", "replace").decode()
 
 
 def merge(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

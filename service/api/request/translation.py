@@ -94,19 +94,16 @@ def translation_request(
         tags: `html` or `xml` if the texts have tags.
     """
     is_html = tags == "html"
+    is_auto = source[1] is None or source[1].strip().lower() in ("", "auto")
+    source = source[0], None if is_auto else source[1]
     return TranslationRequest(
         as_texts(context, *texts),
-        *find_languages(context.services.catalog, (source[0], named_source(source[1])), target),
+        *find_languages(context.services.catalog, source, target),
         decoding_options(),
         is_html=is_html,
         xml=XmlRules() if tags == "xml" else None,
         split_lines=not is_html,
     )
-
-
-def named_source(code: str | None) -> str | None:
-    """Returns the source language of a request; None if it is absent, empty or `auto`."""
-    return None if code is None or code.strip().lower() in ("", "auto") else code
 
 
 @lru_cache(maxsize=256)
