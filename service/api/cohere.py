@@ -54,11 +54,8 @@ ranking = APIRouter(tags=["reranking"], responses=COHERE_ERRORS)
 embedding = APIRouter(tags=["embeddings"], responses=COHERE_ERRORS)
 
 
-RERANK_MODELS = DocumentsRequest, DocumentsResponse
-
-
-@route(ranking.post, "/v1/rerank", *RERANK_MODELS, operation_id="rerank_of_cohere_1")
-@route(ranking.post, "/v2/rerank", *RERANK_MODELS)
+@route(ranking.post, "/v1/rerank", DocumentsResponse, operation_id="rerank_of_cohere_1")
+@route(ranking.post, "/v2/rerank", DocumentsResponse)
 async def rerank_documents(context: HttpContext, body: DocumentsRequest) -> dict[str, Any]:
     """Returns documents in the order of their relevance to a query, best first."""
     return await rank_documents(context, body)
@@ -132,7 +129,6 @@ class CohereEmbedResponse(BaseModel):
 @route(
     embedding.post,
     "/v1/embed",
-    CohereEmbedRequest,
     CohereEmbedResponse,
     name="embed_texts",
     operation_id="embed_of_cohere_1",
@@ -142,7 +138,7 @@ async def embed_texts_1(context: HttpContext, body: CohereEmbedRequest) -> Respo
     return await embed_types(context, body, is_plain=body.embedding_types is None)
 
 
-@route(embedding.post, "/v2/embed", CohereEmbedRequest, CohereEmbedResponse)
+@route(embedding.post, "/v2/embed", CohereEmbedResponse)
 async def embed_texts(context: HttpContext, body: CohereEmbedRequest) -> Response:
     """Returns a vector for each text, in one or several types of numbers."""
     return await embed_types(context, body, is_plain=False)

@@ -52,8 +52,8 @@ class DeepLXResponse(BaseModel):
     method: Literal["Free"] = "Free"
 
 
-@route(router.post, "/v1/translate", DeepLXRequest, DeepLXResponse, include_in_schema=False)
-@route(router.post, "/deeplx/translate", DeepLXRequest, DeepLXResponse, JSON, FORM)
+@route(router.post, "/v1/translate", DeepLXResponse, include_in_schema=False)
+@route(router.post, "/deeplx/translate", DeepLXResponse, JSON, FORM)
 async def translate(context: HttpContext, body: DeepLXRequest) -> DeepLXResponse:
     """Translates a text, in DeepLX's shape. `POST /translate` does it too, if there is no `q`."""
     with context.stage("validate"):

@@ -44,7 +44,7 @@ class ImmeResponse(BaseModel):
     translations: list[ImmeTranslation]
 
 
-@route(router.post, "/imme", ImmeRequest, ImmeResponse)
+@route(router.post, "/imme", ImmeResponse)
 async def imme(context: HttpContext, body: ImmeRequest) -> Any:
     """Translates texts for the custom API of Immersive Translate."""
     texts, source = ("text_list", body.text_list), body.source_lang
@@ -78,7 +78,7 @@ class KissBatch(BaseModel):
     translations: list[KissTranslation]
 
 
-@route(router.post, "/kiss", KissRequest, KissTranslation | KissBatch)
+@route(router.post, "/kiss", KissTranslation | KissBatch)
 async def kiss(context: HttpContext, body: KissRequest) -> Any:
     """Translates a text or texts for the custom API of KISS Translator."""
     texts = ("text", body.text or "") if body.texts is None else ("texts", body.texts)
@@ -108,7 +108,7 @@ class HcfyResponse(BaseModel):
     result: list[str] = Field(description="Paragraphs of the translation.")
 
 
-@route(router.post, "/hcfy", HcfyRequest, HcfyResponse)
+@route(router.post, "/hcfy", HcfyResponse)
 async def hcfy(context: HttpContext, body: HcfyRequest) -> Any:
     """Translates a text for the custom translation source of hcfy."""
     if not body.destination:

@@ -149,7 +149,7 @@ async def read_all(request: Request, is_keyless: bool) -> dict[str, Any]:
     return {**query, **await read_fields(request, is_keyless)}
 
 
-TRANSLATE = PATH, GoogleTranslateRequest, GoogleData[GoogleTranslations]
+TRANSLATE = PATH, GoogleData[GoogleTranslations]
 
 
 @route(router.get, *TRANSLATE, read=read_all, operation_id="google_translate_get")
@@ -187,7 +187,7 @@ def _with_quotes(texts: Sequence[str]) -> list[str]:
     ]
 
 
-DETECT = f"{PATH}/detect", GoogleDetectRequest, GoogleData[GoogleDetections]
+DETECT = f"{PATH}/detect", GoogleData[GoogleDetections]
 
 
 @route(router.get, *DETECT, read=read_all, operation_id="google_detect_get")

@@ -93,7 +93,7 @@ router = APIRouter(tags=["embeddings"], responses=OLLAMA_ERRORS)
 model_routes = APIRouter(tags=["models"])
 
 
-@route(router.post, "/api/embed", OllamaEmbedRequest, OllamaEmbedResponse)
+@route(router.post, "/api/embed", OllamaEmbedResponse)
 async def embed_inputs(context: HttpContext, body: OllamaEmbedRequest) -> Response:
     """Returns a vector for each text, in Ollama's form."""
     inputs = [body.input] if isinstance(body.input, str) else body.input
@@ -109,7 +109,7 @@ async def embed_inputs(context: HttpContext, body: OllamaEmbedRequest) -> Respon
     return json_of_vectors(reply, usage, context)
 
 
-@route(router.post, "/api/embeddings", OllamaPromptRequest, OllamaPromptResponse)
+@route(router.post, "/api/embeddings", OllamaPromptResponse)
 async def embed_prompt(context: HttpContext, body: OllamaPromptRequest) -> Response:
     """Returns the vector of one text, in Ollama's older form."""
     query = EmbedQuery([body.prompt], "prompt", DEFAULT_PARAMETERS, body.model)
@@ -184,7 +184,7 @@ async def tags(request: Request) -> OllamaTags:
     )
 
 
-@route(model_routes.post, "/api/show", OllamaShowRequest, OllamaShow, responses=OLLAMA_ERRORS)
+@route(model_routes.post, "/api/show", OllamaShow, responses=OLLAMA_ERRORS)
 async def show(context: HttpContext, asked: OllamaShowRequest) -> OllamaShow:
     """Returns one embedding model, in Ollama's form."""
     name = asked.model or asked.name

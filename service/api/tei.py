@@ -180,14 +180,14 @@ EmbedAllResponse = list[list[list[float]]]  # a vector for each token of each in
 SimilarityResponse = list[float]  # cosine of the source sentence with each of `sentences`
 
 
-@route(router.post, "/embed", EmbedRequest, EmbedResponse)
+@route(router.post, "/embed", EmbedResponse)
 async def embed(context: HttpContext, body: EmbedRequest) -> Response:
     """Returns a vector for each text."""
     values, usage = await vectors.embed(context, body.query())
     return vectors.json_of_vectors(values, usage, context)
 
 
-@route(router.post, "/embed_all", EmbedAllRequest, EmbedAllResponse)
+@route(router.post, "/embed_all", EmbedAllResponse)
 async def embed_all(context: HttpContext, body: EmbedAllRequest) -> Response:
     """Returns a vector for each token of each text, special tokens included.
 
@@ -198,7 +198,7 @@ async def embed_all(context: HttpContext, body: EmbedAllRequest) -> Response:
     return vectors.json_of_vectors(values, usage, context)
 
 
-@route(router.post, "/embed_sparse", EmbedSparseRequest, list[list[WordWeight]])
+@route(router.post, "/embed_sparse", list[list[WordWeight]])
 async def embed_sparse(context: HttpContext, body: EmbedSparseRequest) -> Response:
     """Returns the weights of words for each text, by a SPLADE model, in the order of their ids."""
     context.num_inputs = len(body.inputs)
@@ -207,7 +207,7 @@ async def embed_sparse(context: HttpContext, body: EmbedSparseRequest) -> Respon
     return vectors.embed_response(gather(list_parts(words)), num_bytes_of(found), usage, context)
 
 
-@route(router.post, "/similarity", SimilarityRequest, SimilarityResponse)
+@route(router.post, "/similarity", SimilarityResponse)
 async def similarity(context: HttpContext, body: SimilarityRequest) -> Response:
     """Returns the cosine similarity of the source sentence and each other sentence."""
     values, usage = await vectors.embed(context, body.query())
@@ -285,7 +285,7 @@ def choose_documents(_services: Services, fields: dict[str, Any]) -> type[ScoreP
     return DocumentsRequest if is_cohere else RerankRequest
 
 
-@route(scoring.post, "/rerank", RerankRequest, list[Rank], choose=choose_documents)
+@route(scoring.post, "/rerank", list[Rank], choose=choose_documents)
 async def rerank(context: HttpContext, body: RerankRequest | DocumentsRequest) -> Any:
     """Returns the relevance score of each text for a query, in descending order.
 
@@ -305,7 +305,7 @@ async def rerank(context: HttpContext, body: RerankRequest | DocumentsRequest) -
     ]
 
 
-@route(scoring.post, "/predict", PredictRequest, list[Prediction] | list[list[Prediction]])
+@route(scoring.post, "/predict", list[Prediction] | list[list[Prediction]])
 async def predict(context: HttpContext, body: PredictRequest) -> Any:
     """Returns the score of a text or a pair, or of each text or pair in a list."""
     given = body.inputs if body.is_batch else [body.inputs]
@@ -323,13 +323,7 @@ def choose_default(services: Services, fields: dict[str, Any]) -> type[Parameter
     return SimilarityRequest if isinstance(fields.get("inputs"), dict) else EmbedRequest
 
 
-@route(
-    router.post,
-    "/",
-    EmbedRequest,
-    EmbedResponse | SimilarityResponse | list[Rank],
-    choose=choose_default,
-)
+@route(router.post, "/", EmbedResponse | SimilarityResponse | list[Rank], choose=choose_default)
 async def default(
     context: HttpContext, body: EmbedRequest | SimilarityRequest | RerankRequest
 ) -> Any:
@@ -401,7 +395,7 @@ class DecodeRequest(Parameters):
     model: ModelName = READER
 
 
-@route(tokens.post, "/tokenize", TokenizeRequest, list[list[TokenBody]])
+@route(tokens.post, "/tokenize", list[list[TokenBody]])
 async def tokenize(context: HttpContext, body: TokenizeRequest) -> Any:
     """Returns the tokens of each text with its prompt, without truncation to the model's limit."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
@@ -424,7 +418,7 @@ def token_bodies(tokenized: TokenizedText) -> list[dict[str, Any]]:
     ]
 
 
-@route(tokens.post, "/decode", DecodeRequest, list[str])
+@route(tokens.post, "/decode", list[str])
 async def decode(context: HttpContext, body: DecodeRequest) -> Any:
     """Returns the text of each list of token ids."""
     vocabulary = find_vocabulary(context.services.catalog, body.model, context.services.settings)

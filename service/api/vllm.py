@@ -96,8 +96,8 @@ class PoolingResponse(BaseModel):
 router = APIRouter(tags=["reranking"], responses=OPENAI_ERRORS)
 
 
-@route(router.post, "/v1/score", ScoreRequest, ScoreResponse, operation_id="score_of_vllm_1")
-@route(router.post, "/score", ScoreRequest, ScoreResponse)
+@route(router.post, "/v1/score", ScoreResponse, operation_id="score_of_vllm_1")
+@route(router.post, "/score", ScoreResponse)
 async def score_pairs(context: HttpContext, body: ScoreRequest) -> Any:
     """Returns the score of each pair of a query and a text."""
     scored = await score(context, body, "text_2", body.pairs())
@@ -114,7 +114,7 @@ async def score_pairs(context: HttpContext, body: ScoreRequest) -> Any:
     }
 
 
-@route(router.post, "/pooling", EmbeddingsRequest, PoolingResponse)
+@route(router.post, "/pooling", PoolingResponse)
 async def pooling(context: HttpContext, body: EmbeddingsRequest) -> Any:
     """Returns a vector for each text, as /v1/embeddings does, or a cross-encoder's score of it."""
     catalog = context.services.catalog

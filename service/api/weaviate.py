@@ -47,7 +47,7 @@ router = APIRouter(tags=["embeddings"], responses={**ERRORS, **MISSING})
 operation = APIRouter(tags=["operation"])
 
 
-@route(router.post, "/vectors", WeaviateRequest, WeaviateResponse)
+@route(router.post, "/vectors", WeaviateResponse)
 async def vectors(context: HttpContext, body: WeaviateRequest) -> Response:
     """Returns the vector of one text by the first embedding model, in Weaviate's form."""
     purpose = body.config.task_type if body.config else None

@@ -128,7 +128,7 @@ async def read_list(request: Request, is_keyless: bool) -> dict[str, Any]:
 LIST: Any = {"read": read_list, "describe": described_list}
 
 
-@route(router.post, f"{BASE}/translate", AzureTranslateRequest, list[AzureTranslations], **LIST)
+@route(router.post, f"{BASE}/translate", list[AzureTranslations], **LIST)
 async def translate(context: HttpContext, body: AzureTranslateRequest) -> Any:
     """Translates texts to one language or several, in Azure's shape.
 
@@ -214,7 +214,7 @@ def detected_body(found: Detection) -> dict[str, Any]:
     return {"language": found.language, "score": round(found.confidence / 100, 3)}
 
 
-@route(router.post, f"{BASE}/detect", AzureRequest, list[AzureDetection], **LIST)
+@route(router.post, f"{BASE}/detect", list[AzureDetection], **LIST)
 async def detect(context: HttpContext, body: AzureRequest) -> Any:
     """Returns the most probable language of each text, and up to two others, in Azure's shape."""
     texts = as_texts(context, "body", body.texts)
@@ -233,7 +233,7 @@ def detection_body(found: Sequence[Detection]) -> dict[str, Any]:
     return {**candidates[0], "alternatives": candidates[1:]}
 
 
-@route(router.post, f"{BASE}/breaksentence", AzureBreakRequest, list[AzureSentences], **LIST)
+@route(router.post, f"{BASE}/breaksentence", list[AzureSentences], **LIST)
 async def break_sentence(context: HttpContext, body: AzureBreakRequest) -> Any:
     """Returns the lengths of the sentences of each text, in Azure's shape."""
     texts = as_texts(context, "body", body.texts)

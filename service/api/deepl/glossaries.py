@@ -47,7 +47,7 @@ lists = APIRouter(tags=["glossaries"], responses=DEEPL_ERRORS)
 TSV = "text/tab-separated-values"
 
 
-@route(router.post, "/v2/glossaries", GlossaryRequest, GlossaryBody, JSON, FORM, status_code=201)
+@route(router.post, "/v2/glossaries", GlossaryBody, JSON, FORM, status_code=201)
 async def create_glossary(context: HttpContext, body: GlossaryRequest) -> dict[str, Any]:
     """Stores a glossary with one dictionary."""
     name, dictionary = checked_name(body.name), read_dictionary(context, body)
@@ -57,14 +57,7 @@ async def create_glossary(context: HttpContext, body: GlossaryRequest) -> dict[s
     return single_body(glossary)
 
 
-@route(
-    router.post,
-    "/v3/glossaries",
-    GlossariesRequest,
-    Glossary,
-    status_code=201,
-    name="create_glossary",
-)
+@route(router.post, "/v3/glossaries", Glossary, status_code=201, name="create_glossary")
 async def create_multilingual_glossary(context: HttpContext, body: GlossariesRequest) -> Glossary:
     """Stores a glossary with any number of dictionaries."""
     dictionaries = [read_dictionary(context, each) for each in body.dictionaries]
@@ -72,7 +65,7 @@ async def create_multilingual_glossary(context: HttpContext, body: GlossariesReq
     return await context.services.state.call(context.services.glossaries.create, name, dictionaries)
 
 
-@route(lists.get, "/v2/glossaries", KeyOnly, GlossaryList)
+@route(lists.get, "/v2/glossaries", GlossaryList)
 async def list_glossaries(context: HttpContext, _body: KeyOnly) -> Any:
     """Lists the glossaries with one dictionary."""
     glossaries = await context.services.state.call(context.services.glossaries.all)
@@ -80,19 +73,19 @@ async def list_glossaries(context: HttpContext, _body: KeyOnly) -> Any:
     return {"glossaries": single}
 
 
-@route(lists.get, "/v3/glossaries", KeyOnly, MultilingualGlossaryList, name="list_glossaries")
+@route(lists.get, "/v3/glossaries", MultilingualGlossaryList, name="list_glossaries")
 async def list_multilingual_glossaries(context: HttpContext, _body: KeyOnly) -> Any:
     """Lists all glossaries, without their entries."""
     return {"glossaries": await context.services.state.call(context.services.glossaries.all)}
 
 
-@route(router.get, "/v2/glossaries/{glossary_id}", KeyOnly, GlossaryBody)
+@route(router.get, "/v2/glossaries/{glossary_id}", GlossaryBody)
 async def get_glossary(context: HttpContext, _body: KeyOnly, glossary_id: str) -> dict[str, Any]:
     """Returns a glossary without its entries."""
     return single_body(await single_glossary(context, glossary_id))
 
 
-@route(router.get, "/v3/glossaries/{glossary_id}", KeyOnly, Glossary, name="get_glossary")
+@route(router.get, "/v3/glossaries/{glossary_id}", Glossary, name="get_glossary")
 async def get_multilingual_glossary(
     context: HttpContext, _body: KeyOnly, glossary_id: str
 ) -> Glossary:
@@ -100,7 +93,7 @@ async def get_multilingual_glossary(
     return await context.services.state.call(context.services.glossaries.get, glossary_id)
 
 
-@route(router.patch, "/v3/glossaries/{glossary_id}", GlossaryChange, Glossary)
+@route(router.patch, "/v3/glossaries/{glossary_id}", Glossary)
 async def change_glossary(context: HttpContext, body: GlossaryChange, glossary_id: str) -> Glossary:
     """Renames a glossary, and adds entries to its dictionaries."""
     if body.name is None and not body.dictionaries:
@@ -117,8 +110,8 @@ async def change_glossary(context: HttpContext, body: GlossaryChange, glossary_i
     )
 
 
-@route(router.delete, "/v2/glossaries/{glossary_id}", KeyOnly, None, status_code=204)
-@route(router.delete, "/v3/glossaries/{glossary_id}", KeyOnly, None, status_code=204)
+@route(router.delete, "/v2/glossaries/{glossary_id}", None, status_code=204)
+@route(router.delete, "/v3/glossaries/{glossary_id}", None, status_code=204)
 async def delete_glossary(context: HttpContext, _body: KeyOnly, glossary_id: str) -> Response:
     """Deletes a glossary with all its dictionaries."""
     await context.services.state.call(context.services.glossaries.remove, glossary_id)
@@ -128,7 +121,7 @@ async def delete_glossary(context: HttpContext, _body: KeyOnly, glossary_id: str
 DICTIONARIES = "/v3/glossaries/{glossary_id}/dictionaries"
 
 
-@route(router.put, DICTIONARIES, DictionaryRequest, DictionaryInfo)
+@route(router.put, DICTIONARIES, DictionaryInfo)
 async def replace_dictionary(
     context: HttpContext, body: DictionaryRequest, glossary_id: str
 ) -> DictionaryInfo:
@@ -139,7 +132,7 @@ async def replace_dictionary(
     )
 
 
-@route(router.delete, DICTIONARIES, Languages, None, status_code=204)
+@route(router.delete, DICTIONARIES, None, status_code=204)
 async def delete_dictionary(context: HttpContext, body: Languages, glossary_id: str) -> Response:
     """Deletes a dictionary of a glossary."""
     remove = context.services.glossaries.remove_dictionary
@@ -150,7 +143,6 @@ async def delete_dictionary(context: HttpContext, body: Languages, glossary_id: 
 @route(
     router.get,
     "/v2/glossaries/{glossary_id}/entries",
-    KeyOnly,
     None,
     response_class=Response,
     responses={200: {"content": {TSV: {"schema": {"type": "string"}}}}},
@@ -164,13 +156,7 @@ async def get_entries(context: HttpContext, _body: KeyOnly, glossary_id: str) ->
     return Response(write_tsv(entries), media_type=TSV)
 
 
-@route(
-    router.get,
-    "/v3/glossaries/{glossary_id}/entries",
-    Languages,
-    GlossaryEntries,
-    name="get_entries",
-)
+@route(router.get, "/v3/glossaries/{glossary_id}/entries", GlossaryEntries, name="get_entries")
 async def get_dictionary_entries(context: HttpContext, body: Languages, glossary_id: str) -> Any:
     """Returns the entries of a dictionary."""
     source, target = body.bases
@@ -181,7 +167,7 @@ async def get_dictionary_entries(context: HttpContext, body: Languages, glossary
     return {"dictionaries": [{**dictionary, "entries_format": "tsv"}]}
 
 
-@route(lists.get, "/v2/glossary-language-pairs", KeyOnly, LanguagePairs)
+@route(lists.get, "/v2/glossary-language-pairs", LanguagePairs)
 async def language_pairs(context: HttpContext, _body: KeyOnly) -> Any:
     """Lists the language pairs that the server translates; a dictionary may have any of them."""
     found = pairs(context.services.catalog)

@@ -48,7 +48,7 @@ class DeepLLanguage(BaseModel):
     )
 
 
-LANGUAGES = "/v2/languages", LanguagesRequest, list[DeepLLanguage]
+LANGUAGES = "/v2/languages", list[DeepLLanguage]
 
 
 @route(router.get, *LANGUAGES, operation_id="deepl_languages_get")
@@ -127,7 +127,7 @@ class LanguageResource(BaseModel):
     features: list[ResourceFeature]
 
 
-@route(router.get, "/v3/languages", ResourceRequest, list[ResourceLanguage])
+@route(router.get, "/v3/languages", list[ResourceLanguage])
 async def resource_languages(context: HttpContext, body: ResourceRequest) -> Any:
     """Lists the languages of a resource, with their features."""
     if body.resource not in resources_of(context.services):
@@ -151,7 +151,7 @@ async def resource_languages(context: HttpContext, body: ResourceRequest) -> Any
     ]
 
 
-@route(router.get, "/v3/languages/resources", KeyOnly, list[LanguageResource])
+@route(router.get, "/v3/languages/resources", list[LanguageResource])
 async def language_resources(context: HttpContext, _body: KeyOnly) -> Any:
     """Lists the values of `resource` for which the server has languages."""
     return [

@@ -31,7 +31,7 @@ MAX_TEXTS = 50
 """Largest number of texts in one request. DeepL has the same limit."""
 
 
-@route(router.post, "/v2/translate", DeepLRequest, DeepLResponse, JSON, FORM)
+@route(router.post, "/v2/translate", DeepLResponse, JSON, FORM)
 async def translate(context: HttpContext, body: DeepLRequest) -> Response:
     """Translates up to 50 texts, in DeepL's shape."""
     with context.stage("validate"):
@@ -106,8 +106,8 @@ class DeepLUsage(BaseModel):
     character_limit: int = Field(description=f"{NO_LIMIT:,} means that there is no limit.")
 
 
-@route(router.get, "/v2/usage", KeyOnly, DeepLUsage, operation_id="deepl_usage_get")
-@route(router.post, "/v2/usage", KeyOnly, DeepLUsage, JSON, FORM, operation_id="deepl_usage_post")
+@route(router.get, "/v2/usage", DeepLUsage, operation_id="deepl_usage_get")
+@route(router.post, "/v2/usage", DeepLUsage, JSON, FORM, operation_id="deepl_usage_post")
 async def usage(context: HttpContext, _body: KeyOnly) -> DeepLUsage:
     """Returns the number of translated characters, and the limit of this number."""
     quota = context.services.quota

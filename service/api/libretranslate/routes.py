@@ -112,7 +112,7 @@ async def translate(request: Request) -> Response:
     return response
 
 
-@route(router.post, "/detect", DetectRequest, list[DetectedLanguage], JSON, FORM, responses=ERRORS)
+@route(router.post, "/detect", list[DetectedLanguage], JSON, FORM, responses=ERRORS)
 async def detect(context: HttpContext, body: DetectRequest) -> Any:
     """Returns up to three served languages in which `q` may be written, most probable first.
 

@@ -143,7 +143,6 @@ class ChatResponse(BaseModel):
 @route(
     router.post,
     "/v1/chat/completions",
-    ChatRequest,
     ChatResponse,
     responses={200: {"content": {streams.SSE: {"schema": {"type": "string"}}}}},
 )

@@ -122,11 +122,8 @@ class EmbeddingsResponse(BaseModel):
     usage: EmbeddingsUsage
 
 
-MODELS = EmbeddingsRequest, EmbeddingsResponse
-
-
-@route(router.post, "/embeddings", *MODELS, operation_id="embeddings_of_tei")
-@route(router.post, "/v1/embeddings", *MODELS)
+@route(router.post, "/embeddings", EmbeddingsResponse, operation_id="embeddings_of_tei")
+@route(router.post, "/v1/embeddings", EmbeddingsResponse)
 async def embeddings(context: HttpContext, body: EmbeddingsRequest) -> Response:
     """Returns a vector for each text, in OpenAI's shape."""
     return await embed_in_shape(context, body, EMBEDDING)

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import update_wrapper
 from inspect import Parameter, Signature, signature
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from fastapi import Request
 from pydantic import BaseModel
@@ -23,7 +23,6 @@ REQUEST = Parameter("request", Parameter.POSITIONAL_OR_KEYWORD, annotation=Reque
 def route(
     add: Callable[..., Any],
     path: str,
-    parameters: type[BaseModel],
     response: Any,
     *media_types: str,
     read: Reader = read_fields,
@@ -34,24 +33,27 @@ def route(
     """Decorates a function that answers the requests of a route.
 
     The function gets the context and the parameters of a request, and then the parameters of its
-    path. It returns a Response, or a value that becomes JSON. It is cancelled as soon as the client
-    disconnects.
+    path. The type of its second argument is the model of the parameters, which are in the body, or
+    with GET and DELETE in the query. The function returns a Response, or a value that becomes JSON.
+    It is cancelled as soon as the client disconnects.
 
     Args:
         add: Method of a router, such as `router.post`.
-        parameters: Model of the parameters: of the body, or of the query with GET and DELETE.
         response: Model of the response, for OpenAPI.
         media_types: Media types of the body; without any, it is JSON.
         read: Reads the fields of the parameters.
         describe: Describes the parameters for OpenAPI, as `described` does.
-        choose: Returns the model for the fields of a request, if it may differ from `parameters`.
+        choose: Returns the model for the fields of a request, if the second argument has a union of
+            types. OpenAPI describes the first one.
         options: Options of FastAPI's decorator, such as `status_code`.
     """
     if describe is None:
         describe = described_query if add.__name__ in ("get", "delete") else described
-    options = describe(parameters, response, *media_types) | options
 
     def decorate(handler: Handler) -> Handler:
+        _, given_in, *in_path = signature(handler).parameters.values()
+        parameters = next(iter(get_args(given_in.annotation)), given_in.annotation)
+
         async def endpoint(request: Request, **path_parameters: str) -> Response:
             context = context_of(request)
             with context.stage("validate"):
@@ -67,11 +69,10 @@ def route(
             return JSONResponse(found, options.get("status_code", 200))
 
         update_wrapper(endpoint, handler)
-        in_path = [*signature(handler).parameters.values()][2:]
         endpoint.__signature__ = Signature(  # type: ignore[attr-defined]
             [REQUEST, *in_path], return_annotation=Response
         )
-        add(path, **options)(endpoint)
+        add(path, **describe(parameters, response, *media_types), **options)(endpoint)
         return handler
 
     return decorate
