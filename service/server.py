@@ -1,7 +1,5 @@
 """Builds and runs the server in one process."""
 
-import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -71,16 +69,14 @@ class Server(DrainingServer):
         super().__init__(http_config(application, settings), application.drain)
         core: Core = application.state.core
         self.on_drain, self.on_force = core.drain, core.kill
-        self.on_listening = on_listening
-        self.catalog: Catalog = application.services.catalog
+        catalog: Catalog = application.services.catalog
         self.failure: str | None = None
-        self.loop: asyncio.AbstractEventLoop | None = None
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.loop = asyncio.get_running_loop()
-        freeze_heap()
-        self.on_listening(self.servers[0].sockets[0].getsockname()[1], self.catalog)
+        def start() -> None:
+            freeze_heap()
+            on_listening(self.servers[0].sockets[0].getsockname()[1], catalog)
+
+        self.on_started = start
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Starts to drain at the first SIGTERM or SIGINT; a second signal ends the server at once.
@@ -89,8 +85,8 @@ class Server(DrainingServer):
         """
         if self.should_exit:
             self.force_exit = True
-            if self.loop is not None:
-                self.loop.call_soon_threadsafe(self.on_force)
+            if self.acceptor is not None:
+                self.acceptor.loop.call_soon_threadsafe(self.on_force)
         self.should_exit = True
 
     def _fail(self, message: str) -> None:

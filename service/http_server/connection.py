@@ -397,7 +397,7 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     @property
-    def idle_since(self) -> float | None:
+    def idle_since(self) -> float | None:  # None while the connection serves a request
         is_answered = self.cycle is None or self.cycle.response_complete
         if not is_answered or self.transport.get_write_buffer_size():
             return None

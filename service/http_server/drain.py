@@ -127,6 +127,7 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self.drain = drain
         self.acceptor: Acceptor | None = None
+        self.on_started: Callable[[], None] = lambda: None  # called when the sockets are open
         self.on_drain: Callable[[], None] = lambda: None  # called once, at the start
         # Called in the event loop when the server must end at once.
         self.on_force: Callable[[], None] = lambda: None
@@ -141,6 +142,7 @@ class DrainingServer(uvicorn.Server):
         new = partial(Connection, self.config, self.server_state, self.lifespan.state)
         self.acceptor = Acceptor(listeners, new, loop)
         self.config.pool.on_added = self.acceptor.accept_soon
+        self.on_started()
 
     async def on_tick(self, counter: int) -> bool:
         """Returns whether the sockets can be closed; uvicorn asks this every 0.1 s."""

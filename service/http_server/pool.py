@@ -4,10 +4,13 @@ import asyncio
 import logging
 import resource
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from service.http_server.byte_budget import KEYLESS_SHARE, ByteBudget
 from service.settings import Settings
+
+if TYPE_CHECKING:  # a connection imports its pool
+    from service.http_server.connection import Connection
 
 logger = logging.getLogger("regard.http")
 
@@ -30,18 +33,6 @@ CHECKS_PER_LIMIT = 8  # number of checks within the shortest time limit
 MAX_CHECK_SECONDS = 1.0  # longest time between two checks of all connections
 
 
-class Watched(Protocol):
-    """A connection that the pool watches. `idle_since` is None while it serves a request."""
-
-    @property
-    def idle_since(self) -> float | None: ...
-
-    def check(self, now: float) -> None:
-        """Closes the connection if a time limit has passed."""
-
-    def close(self) -> None: ...
-
-
 class ConnectionPool:
     """The open connections of one HTTP process."""
 
@@ -50,8 +41,8 @@ class ConnectionPool:
         self.budget = budget = ByteBudget(settings.max_buffered_bytes)
         # For bodies without an API key in a header, if keys are needed.
         self.keyless = ByteBudget(budget.max_bytes // KEYLESS_SHARE, budget)
-        self.connections: set[Watched] = set()  # within the limit
-        self.refused: set[Watched] = set()  # over the limit; they wait for their reply
+        self.connections: set[Connection] = set()  # within the limit
+        self.refused: set[Connection] = set()  # over the limit; they wait for their reply
         self.timer: asyncio.TimerHandle | None = None
         self.next_search = 0.0  # earliest time of the next search for idle connections
         self.on_added: Callable[[], None] = lambda: None
@@ -63,7 +54,7 @@ class ConnectionPool:
         self.check_seconds = min(shortest / CHECKS_PER_LIMIT, MAX_CHECK_SECONDS)
         self.max_connections = raise_descriptors(settings.max_connections)
 
-    def add(self, connection: Watched, loop: asyncio.AbstractEventLoop) -> bool:
+    def add(self, connection: "Connection", loop: asyncio.AbstractEventLoop) -> bool:
         """Adds a new connection. Returns whether it may send requests; if not, it gets a refusal.
 
         At the limit, connections that have been idle for IDLE_SECONDS are closed.
@@ -83,7 +74,7 @@ class ConnectionPool:
     def is_flooded(self) -> bool:
         return len(self.refused) > MAX_REFUSED
 
-    def discard(self, connection: Watched) -> None:
+    def discard(self, connection: "Connection") -> None:
         self.connections.discard(connection)
         self.refused.discard(connection)
 

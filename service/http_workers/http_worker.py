@@ -17,8 +17,7 @@ from fastapi import FastAPI
 from service import logs
 from service.api.app import create_web, http_config
 from service.api.context import Services
-from service.http_server.connection import HttpServerConfig
-from service.http_server.drain import Drain, DrainingServer
+from service.http_server.drain import DrainingServer
 from service.http_workers.messages import HttpWorkerConfig
 from service.http_workers.remote_backend import FINAL_SECONDS, RemoteBackend
 from service.ipc.channel import Channel
@@ -30,16 +29,7 @@ logger = logging.getLogger("regard.http_worker")
 
 
 class HttpWorkerServer(DrainingServer):
-    """A server that reports when it listens. Only the main process ends it, not a signal."""
-
-    def __init__(self, config: HttpServerConfig, drain: Drain, backend: RemoteBackend) -> None:
-        super().__init__(config, drain)
-        self.backend = backend
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        freeze_heap()
-        self.backend.listen()
+    """A server that only the main process ends, not a signal."""
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         pass
@@ -53,6 +43,10 @@ def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None
     def stop(has_delay: bool) -> None:
         server.drain.begin(has_delay)
         server.should_exit = True
+
+    def start() -> None:
+        freeze_heap()
+        backend.listen()
 
     def end() -> None:  # without the main process no request can be computed
         server.drain.timeout_seconds = FINAL_SECONDS
@@ -72,7 +66,8 @@ def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None
     services = Services(settings, catalog, backend, state, config.started, config.folder)
     backend.change_models = services.change_models
     app = create_web(services, lifespan)
-    server = HttpWorkerServer(http_config(app, settings), app.drain, backend)
+    server = HttpWorkerServer(http_config(app, settings), app.drain)
+    server.on_started = start
     server.run([*listeners])
 
 
