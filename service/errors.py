@@ -93,15 +93,11 @@ class MisdirectedError(ServiceError):
 
 
 class OverloadedError(ServiceError):
-    """The server has too much work or too many buffered bytes, or a remote model is overloaded.
-
-    Args:
-        limit: The limit that was reached: `requests`, `tokens`, `deadline` or `bytes`.
-    """
+    """The server has too much work or too many buffered bytes, or a remote model is overloaded."""
 
     def __init__(self, message: str, retry_after_seconds: int, limit: str) -> None:
         super().__init__(message, retry_after_seconds)
-        self.limit = limit
+        self.limit = limit  # the limit that was reached: `requests`, `tokens`, `deadline`, `bytes`
         self.args = (message, retry_after_seconds, limit)  # for pickling the error
 
 

@@ -53,11 +53,7 @@ def create_app(
 
 
 class Server(DrainingServer):
-    """Runs the server in one process. After SIGTERM, the process ends with status 0.
-
-    Args:
-        on_listening: Called with the port and the models when the socket is open.
-    """
+    """Runs the server in one process. After SIGTERM, the process ends with status 0."""
 
     def __init__(
         self,

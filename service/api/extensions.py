@@ -141,10 +141,7 @@ async def translated(
 ) -> tuple[str, list[TranslatedText]]:
     """Translates the texts of a request to the first target that is not their own language.
 
-    The texts and the source have the names of their parameters, for errors.
-
-    Args:
-        name: Name of the parameter with the targets. A second target is used only if it is needed.
+    The texts, the source and the targets have the names of their parameters, for errors.
 
     Returns the used target, and the translations.
     """

@@ -106,13 +106,9 @@ class Application(FastAPI):
 
 @dataclass(eq=False)
 class RequestMiddleware:
-    """Gives each request an HttpContext, calls its endpoint, and counts requests that have a task.
+    """Gives each request an HttpContext, calls its endpoint, and counts it if it has a task."""
 
-    Args:
-        app: Serves the requests whose endpoint the table of routes does not have.
-    """
-
-    app: ASGIApp
+    app: ASGIApp  # serves the requests whose endpoint the table of routes does not have
     services: Services
     routes: Routes
     drain: Drain

@@ -85,11 +85,7 @@ class PageFile:
 
 
 class PageFiles:
-    """The files of the page, read once; the server shows a change after a restart.
-
-    Attributes:
-        version: Part of the addresses in the HTML; it changes with the content of any file.
-    """
+    """The files of the page, read once; the server shows a change after a restart."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         bodies = {
@@ -97,6 +93,7 @@ class PageFiles:
             for path in sorted(folder.rglob("*.*"))
         }
         digest = hashlib.sha256(b"\0".join([*map(str.encode, bodies), *bodies.values()]))
+        # Part of the addresses in the HTML; it changes with the content of any file.
         self.version = digest.hexdigest()[:VERSION_DIGITS]
         modules = {name: body.decode() for name, body in bodies.items() if name.endswith(".js")}
         for entry, base in BUNDLES.items():

@@ -28,11 +28,7 @@ PART_VALUES = 16 * 1024
 
 
 class JSONResponse(Response):
-    """A JSON response. orjson cannot serialise lone surrogates; no content has any.
-
-    Args:
-        content: The value to serialise, or JSON as bytes.
-    """
+    """A JSON response from a value, or from JSON as bytes. No value has lone surrogates."""
 
     media_type = JSON
 

@@ -1,8 +1,7 @@
 """Reads OpenTelemetry's environment variables, and builds the tracing of an application.
 
-The variables are the standard ones of OpenTelemetry. They are not among the settings of the server,
-because OpenTelemetry's SDK reads most of them itself. An endpoint is the address of a collector.
-Without an endpoint there is no tracing, and no package of OpenTelemetry is imported.
+OpenTelemetry's SDK reads most of the variables itself, so they are no settings of the server.
+Without an endpoint, the address of a collector, no package of OpenTelemetry is imported.
 """
 
 from collections.abc import Mapping

@@ -36,14 +36,10 @@ RETRY_SECONDS = 2
 
 @dataclass(eq=False)
 class ByteBudget:
-    """Counts the bytes that are reserved for bodies and unread replies.
-
-    Args:
-        whole: A budget that contains this one, or None.
-    """
+    """Counts the bytes that are reserved for bodies and unread replies."""
 
     max_bytes: int
-    whole: "ByteBudget | None" = None
+    whole: "ByteBudget | None" = None  # a budget that contains this one
     used: int = 0  # reserved bytes
     # Maps the reservation of each transfer in progress, a body or a reply, to the time of its last
     # progress. The order is by this time, earliest first.

@@ -32,17 +32,11 @@ MAX_ACCEPTED = 32
 
 @dataclass(eq=False)
 class Drain:
-    """The phases in which an HTTP process ends.
+    """The phases in which an HTTP process ends."""
 
-    Args:
-        num_open: Returns the number of running requests of the process.
-        delay_seconds: Time for which requests are still served after `begin`.
-        timeout_seconds: Time limit of open requests after that delay.
-    """
-
-    num_open: Callable[[], int]
-    delay_seconds: float
-    timeout_seconds: float
+    num_open: Callable[[], int]  # returns the number of running requests of the process
+    delay_seconds: float  # for which requests are still served after `begin`
+    timeout_seconds: float  # of open requests after that delay
     began: float = math.inf
     # If True, responses close their connections, so that clients with persistent connections also
     # change to another replica.
@@ -76,9 +70,6 @@ class Acceptor:
 
     uvloop accepts one connection in each turn of the event loop. Under load a turn takes some
     milliseconds, so new clients would wait for seconds.
-
-    Args:
-        listeners: Listening sockets in non-blocking mode. Their descriptors are duplicated.
     """
 
     def __init__(

@@ -169,10 +169,8 @@ class HttpWorkerLink:
 class MainProcess:
     """Runs device workers and HTTP workers until `stop` is called.
 
-    Args:
-        listeners: Listening sockets, which the HTTP workers inherit. Every HTTP worker accepts
-            connections from all of them.
-        on_listening: Called when the first HTTP worker accepts connections.
+    Every HTTP worker inherits all listening sockets. `on_listening` is called once, when the first
+    one accepts connections.
     """
 
     def __init__(

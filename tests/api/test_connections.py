@@ -4,13 +4,12 @@ import json
 import select
 import socket
 import time
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
 
 from service.api import responses
-from service.http_server.connection import Connection
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
 from tests.api.test_disconnect import cancelled_requests, head, send
@@ -203,7 +202,7 @@ def test_idle_connections_give_way_to_new_ones(serve_live: ServeLive) -> None:
     idle = [server.connect() for _ in range(8)]
     until(lambda: len(server.pool.connections) == 8)
     idle[0].sendall(START)  # an incomplete header makes no connection busy
-    until(lambda: any(cast(Connection, each).is_head for each in server.pool.connections))
+    until(lambda: any(each.is_head for each in server.pool.connections))
     time.sleep(1.1)
     assert server.translate("Hello.").status_code == 200
     until(lambda: all(is_closed(connection) for connection in idle))

@@ -103,7 +103,8 @@ class BusyConnection:
 
 def test_full_pool_searches_seldom_for_idle_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings.model_validate({"max_connections": 1})
-    connections, busy = ConnectionPool(settings), BusyConnection()
+    connections: Any = ConnectionPool(settings)
+    busy = BusyConnection()
 
     async def refuse(count: int) -> None:
         loop = asyncio.get_running_loop()

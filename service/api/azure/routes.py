@@ -185,7 +185,6 @@ def has_attention(catalog: Catalog, source: str, target: str) -> bool:
 def response_body(
     body: AzureTranslateRequest, columns: Sequence[tuple[str, Sequence[TranslatedText]]]
 ) -> list[dict[str, Any]]:
-    """Returns a response; `columns` has each language code with the translations of all texts."""
     rows = []
     for number, text in enumerate(body.texts):
         row: dict[str, Any] = {}

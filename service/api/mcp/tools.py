@@ -314,11 +314,6 @@ TOOLS = {
 
 
 async def call(context: HttpContext, tool: ToolFunction, arguments: dict[str, Any]) -> BaseModel:
-    """Returns the result of a tool.
-
-    Raises:
-        ServiceError: An argument is wrong, the key has no scope for the tool, or the task fails.
-    """
     if context.key is not None:
         check_scope(context.key, tool.scope)
     known = tool.arguments.model_fields

@@ -67,15 +67,11 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of a prompt: the mark before the text, and the removal of the part after the text.
-
-    Attributes:
-        is_near: Whether the mark must be in the sentence that names the target.
-    """
+    """A form of a prompt: the mark before the text, and the removal of the part after the text."""
 
     mark: re.Pattern[str]
     close: Callable[[str], str] = str.strip
-    is_near: bool = False
+    is_near: bool = False  # whether the mark must be in the sentence that names the target
 
 
 def _without_end(*ends: str) -> Callable[[str], str]:
