@@ -23,30 +23,17 @@ def out_of_range(name: str, sign: str, limit: object, value: object) -> InvalidR
     return InvalidRequestError(message, param=name, details=f"it is {str(value)[:SHOWN_CHARS]}")
 
 
-def not_a_number(name: str, value: object) -> InvalidRequestError:
-    details = ""
-    if isinstance(value, float):
-        shown = str(value)[:SHOWN_CHARS]
-        details = f"send a number that is whole and has up to 64 bits, not {shown}"
-    return InvalidRequestError(
-        f"Invalid request: {name} parameter is not a number", details=details
-    )
-
-
 def too_many_texts(
     number: int, limit: int, kind: type[ServiceError] = InvalidRequestError, name: str | None = None
 ) -> ServiceError:
-    way_out = "send fewer texts, or raise REGARD_MAX_INPUTS"
-    return kind(_over_text_limit(number, limit), param=name, details=way_out)
+    message = f"Invalid request: request ({number}) exceeds text limit ({limit})"
+    return kind(message, param=name, details="send fewer texts, or raise REGARD_MAX_INPUTS")
 
 
-def too_many_chars(number: int, limit: int, name: str) -> InvalidRequestError:
-    way_out = "send shorter texts, or raise REGARD_MAX_TEXT_CHARS"
-    return InvalidRequestError(_over_text_limit(number, limit), param=name, details=way_out)
-
-
-def _over_text_limit(number: int, limit: int) -> str:
-    return f"Invalid request: request ({number}) exceeds text limit ({limit})"
+def too_many_chars(number: int, limit: int, name: str) -> ServiceError:
+    error = too_many_texts(number, limit, name=name)
+    error.details = "send shorter texts, or raise REGARD_MAX_TEXT_CHARS"
+    return error
 
 
 def invalid_json(reason: object) -> InvalidRequestError:

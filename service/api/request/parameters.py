@@ -92,7 +92,10 @@ def _error(fault: ErrorDetails, where: str) -> InvalidRequestError:
         sign, limit = BOUNDS[kind]
         return error_texts.out_of_range(where, sign, fault["ctx"][limit], value)
     if kind in NOT_INTEGERS:
-        return error_texts.not_a_number(where, value)
+        wanted = "send a number that is whole and has up to 64 bits"
+        details = f"{wanted}, not {str(value)[:SHOWN_CHARS]}" if isinstance(value, float) else ""
+        message = f"Invalid request: {where} parameter is not a number"
+        return InvalidRequestError(message, details=details)
     found = f"it is {type(value).__name__}"
     return InvalidRequestError(f"Invalid request: {where} parameter: {fault['msg']} ({found})")
 
