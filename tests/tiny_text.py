@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from model.architectures.stack import TextEncoder
 from model.checkpoints.families.text_encoders import FAMILIES, read_config
-from model.checkpoints.names import Source, pairs_of
+from model.checkpoints.weights import sources_of
 
 WORDS = "[PAD] [CLS] [SEP] [UNK] un ##believ ##able hello world a b c . query :".split()
 OPTIONS: dict[str, Any] = {
@@ -43,9 +43,10 @@ def tensors(options: dict[str, Any], seed: int = 3) -> dict[str, torch.Tensor]:
     encoder = TextEncoder(config)
     shapes = {name: p.shape for name, p in encoder.named_parameters()}
     parts: dict[str, list[torch.Tensor]] = {}
-    for parameter, source in pairs_of(encoder, FAMILIES[options["model_type"]].names):
+    sources = sources_of(encoder, FAMILIES[options["model_type"]].names)
+    for parameter, source in sources.items():
         values = torch.randn(shapes[parameter], generator=generator) * 0.3
-        parts.setdefault(Source.of(source).tensor, []).append(values)
+        parts.setdefault(source.tensor, []).append(values)
     return {tensor: torch.cat(each) for tensor, each in parts.items()}
 
 

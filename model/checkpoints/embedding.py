@@ -29,10 +29,9 @@ from model.checkpoints.families.sentence_transformers import (
     read_config,
 )
 from model.checkpoints.families.text_encoders import MASKED_HEADS, family_of
-from model.checkpoints.formats.files import Arrays, find_weights, read_options
+from model.checkpoints.formats.files import find_weights, read_options
 from model.checkpoints.formats.tensors import read_tensors
-from model.checkpoints.names import fill, normal_names, pairs_of
-from model.checkpoints.weights import DEGENERATE, all_samples
+from model.checkpoints.weights import DEGENERATE, all_samples, fill, normal_names
 from model.config import EmbeddingConfig
 from model.encoding.embedding import (
     Dense,
@@ -98,27 +97,33 @@ def _read_model(
     arrays = read_tensors(path)
     with torch.device("meta"):
         model = EmbeddingModel(config)
-    more: list[tuple[str, str]] = []  # parameters after the encoder, with tensors in its file
-    if files.is_static:
-        pairs, ignored = [("embedding.tokens", next(iter(arrays)))], NOTHING
+    names: Mapping[str, str] = {"embedding.tokens": "tokens"}
+    head: dict[str, str] = {}  # a table of the modules after the encoder, if its file has them
+    ignored = NOTHING
+    if files.is_static:  # a file of one tensor
+        arrays = {"tokens": arrays.popitem()[1]}
     else:
         options = read_options(files.encoder / CONFIG)
         family = family_of(options, CONFIG)
-        arrays, ignored = normal_names(arrays, family), family.ignored
-        pairs = pairs_of(model.encoder, family.names)
+        names, ignored = family.names, family.ignored
+        arrays = normal_names(arrays, family)
         if config.sparse is not None:
-            more = _sparse_pairs(options["model_type"], arrays)
+            dense, norm, bias = MASKED_HEADS[options["model_type"]]
+            if bias not in arrays:  # one tensor of two names; a file has one of them
+                bias = f"{bias.removesuffix('bias')}decoder.bias"
+            head = {"words.dense": dense, "words.norm": norm, "words.bias": bias}
         elif config.multi is not None and files.head is None:
-            more = [("head.0.linear.weight", "linear.weight")]
+            head = {"head.0.linear": "linear"}
         elif cross is not None and (files.head is None or cross.answers):
-            more = _score_pairs(options["model_type"], model)
+            layers = enumerate(HEADS[options["model_type"]])
+            head = {f"head.{i}{part}": name for i, name in layers for part in ("", ".linear")}
     if cross is not None:
         arrays = folded(arrays, cross) | answer_weights(arrays, cross.answers)
-    if more:
-        pairs = [*((f"encoder.{ours}", theirs) for ours, theirs in pairs), *more]
-        fill(model, arrays, pairs, ignored, str(path))
+    if head:
+        names = {f"encoder.{ours}": theirs for ours, theirs in names.items()} | head
+        fill(model, arrays, names, ignored, str(path))
     else:
-        fill(model.encoder, arrays, pairs, ignored, str(path))
+        fill(model.encoder, arrays, names, ignored, str(path))
         _fill_head(model, files)
     return model
 
@@ -127,27 +132,9 @@ def _fill_head(model: EmbeddingModel, files: EmbeddingFiles) -> None:
     folders = [folder for kind, folder in files.head or () if kind in ("Dense", "LayerNorm")]
     modules = [module for module in model.head if not isinstance(module, Normalize)]
     for module, folder in zip(modules, folders, strict=True):
-        weights, prefix = find_weights(folder), "" if isinstance(module, Dense) else "norm."
-        names = [(name, prefix + name) for name, _ in module.named_parameters()]
+        weights = find_weights(folder)
+        names = {"linear": "linear"} if isinstance(module, Dense) else {"": "norm"}
         fill(module, read_tensors(weights), names, NOTHING, str(weights))
-
-
-def _score_pairs(model_type: str, model: EmbeddingModel) -> list[tuple[str, str]]:
-    return [
-        (f"head.{number}.{own}", f"{name}.{own.removeprefix('linear.')}")
-        for number, name in enumerate(HEADS[model_type])
-        for own, _ in model.head[number].named_parameters()
-    ]
-
-
-def _sparse_pairs(model_type: str, arrays: Arrays) -> list[tuple[str, str]]:
-    dense, norm, bias = MASKED_HEADS[model_type]
-    if bias not in arrays:  # one tensor of two names; a file has one of them
-        bias = f"{bias.removesuffix('bias')}decoder.bias"
-    layers = [("dense", dense), ("norm", norm)]
-    kinds = ("weight", "bias")
-    pairs = [(f"words.{our}.{kind}", f"{their}.{kind}") for our, their in layers for kind in kinds]
-    return [*pairs, ("words.bias", bias)]
 
 
 def _without_check(model: EmbeddingModel, device: torch.device, dtype: str) -> EmbeddingModel:
@@ -221,14 +208,7 @@ def _is_faithful(
         "%s: the mean cosine between %s and float32 vectors of sample sentences is %.4f. The "
         "smallest cosine of a degenerate text is %.4f. The limits are %.4f and %.4f, so %s is "
         "not used; set REGARD_DTYPE=%s to use it nevertheless",
-        name,
-        precision,
-        mean,
-        least,
-        MIN_COSINE,
-        MIN_DEGENERATE_COSINE,
-        precision,
-        precision,
+        *(name, precision, mean, least, MIN_COSINE, MIN_DEGENERATE_COSINE, precision, precision),
     )
     return False
 

@@ -58,9 +58,6 @@ The pair is None if the model has several pairs. The tokens are None if the mode
 no language tokens.
 """
 
-SCRIPT_LENGTH = 4
-"""Number of letters of a script. In a tag, the script stands before the region: `zh-Hant-TW`."""
-
 
 def is_code(text: object) -> bool:
     return isinstance(text, str) and CODE.fullmatch(text) is not None and text not in GROUPS
@@ -77,7 +74,8 @@ def to_tag(code: str) -> str:
     name, *added = tag.split("_")
     subtags = [*map(_cased, rest)]
     subtags += [each for each in added if len(each) not in map(len, subtags)]
-    return "-".join([name, *sorted(subtags, key=lambda each: len(each) != SCRIPT_LENGTH)])
+    # A script, which has four letters, stands before the region: `zh-Hant-TW`.
+    return "-".join([name, *sorted(subtags, key=lambda each: len(each) != 4)])
 
 
 def distinct_tags(codes: Iterable[str]) -> dict[str, str]:

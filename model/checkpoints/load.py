@@ -278,14 +278,16 @@ def load_vocabularies(files: ModelFiles) -> Vocabularies:
     target: Tokenizer
     if files.format is Format.MULTILINGUAL:
         source = target = read_multilingual_tokenizer(files.folder)
-    elif files.format is Format.CTRANSLATE2:
-        source, target = ctranslate2_folder.read_tokenizers(files.folder)
-    elif files.source_ids is not None and files.target_ids is not None:
-        source = read_tokenizer(files.source_vocab, files.source_ids)
-        target = read_tokenizer(files.target_vocab, files.target_ids)
-    else:
+    elif files.source_ids is None or files.target_ids is None:
         source = Tokenizer(files.source_vocab)
         target = source if files.has_shared_vocab else Tokenizer(files.target_vocab)
+    else:
+        is_converted = files.format is Format.CTRANSLATE2
+        hidden = ctranslate2_folder.HIDDEN if is_converted else None
+        source = read_tokenizer(files.source_vocab, files.source_ids, hidden)
+        target = read_tokenizer(files.target_vocab, files.target_ids, hidden)
+        if is_converted and not ctranslate2_folder.ends_sources(files.weights):
+            source.source_end = []
     found = Vocabularies(source, target)
     if files.tokens is None or not files.source:
         return found

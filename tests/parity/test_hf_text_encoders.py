@@ -32,7 +32,7 @@ from model.checkpoints.families.encoder_family import ACTIVATIONS
 from model.checkpoints.families.text_encoders import family_of, read_config
 from model.checkpoints.formats.files import find_weights, read_options
 from model.checkpoints.formats.tensors import read_tensors
-from model.checkpoints.names import fill, normal_names, pairs_of
+from model.checkpoints.weights import fill, normal_names
 from model.config import EmbeddingConfig
 from model.encoding.embedding import EmbeddingJob, EmbeddingModel, embed
 from tests.attention_jobs import text_maps
@@ -97,8 +97,7 @@ def theirs(request: pytest.FixtureRequest) -> Any:
 
 def fill_encoder(model: EmbeddingModel, arrays: Any, options: dict[str, Any]) -> None:
     family = family_of(options, "")
-    pairs = pairs_of(model.encoder, family.names)
-    fill(model.encoder, normal_names(arrays, family), pairs, family.ignored)
+    fill(model.encoder, normal_names(arrays, family), family.names, family.ignored)
 
 
 def load(folder: Path) -> EmbeddingModel:

@@ -11,7 +11,7 @@ from model.backends.native.library import is_supported
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.families.text_encoders import read_config
-from model.checkpoints.names import Source
+from model.checkpoints.weights import Source
 from model.config import NormPosition
 from model.encoding.embedding import EmbeddingJob, embed
 from model.errors import UnsupportedModelError
@@ -83,10 +83,9 @@ def test_other_options_are_refused(changes: dict[str, Any], message: str) -> Non
 
 def test_products_that_share_a_tensor_are_split() -> None:
     whole = np.arange(12, dtype=np.float32).reshape(6, 2)
-    parts = [Source.of(f"Wqkv.weight[{part}/3]") for part in range(3)]
-    assert {each.tensor for each in parts} == {"Wqkv.weight"}
+    parts = [Source("Wqkv.weight", part, 3) for part in range(3)]
     np.testing.assert_array_equal(np.concatenate([each.take(whole) for each in parts]), whole)
-    np.testing.assert_array_equal(Source.of("a.weight+1").take(whole), whole + 1)
+    np.testing.assert_array_equal(Source("a.weight", adds_one=True).take(whole), whole + 1)
 
 
 def write_model(folder: Path) -> Path:

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from model.checkpoints.formats.tensors import merge_copies, read_tensors
-from model.checkpoints.names import fill, pairs_of
+from model.checkpoints.weights import Source, fill, sources_of
 from model.errors import CheckpointFormatError, CheckpointNotFoundError, WeightMismatchError
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([0.5, -2.0])}
@@ -176,7 +176,7 @@ def test_shard_that_is_a_pointer_is_recognised(tmp_path: Path) -> None:
         read_tensors(index)
 
 
-PAIRS = [("weight", "file_W"), ("bias", "file_b")]
+NAMES = {"weight": "file_W", "bias": "file_b"}
 NOTHING = re.compile(r"$^")
 
 
@@ -190,26 +190,26 @@ def arrays() -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
 def test_a_table_counts_layers_from_0_here_and_from_1_in_the_file() -> None:
     module = nn.ModuleDict({"layers": nn.ModuleList([nn.Linear(1, 1), nn.LayerNorm(1)])})
     names = {"layers.{i}": "layer_{i}[1/2]", "layers.{i}.bias": "l{n}_b", "norm.weight": "ln"}
-    assert pairs_of(module, names) == [
-        ("layers.0.weight", "layer_0.weight[1/2]"),
-        ("layers.0.bias", "l1_b"),
-        ("layers.1.weight", "layer_1.weight[1/2]"),
-        ("layers.1.bias", "l2_b"),
-    ]
+    assert sources_of(module, names) == {
+        "layers.0.weight": Source("layer_0.weight", 1, 2),
+        "layers.0.bias": Source("l1_b"),
+        "layers.1.weight": Source("layer_1.weight", 1, 2),
+        "layers.1.bias": Source("l2_b"),
+    }
 
 
 def test_a_model_on_the_meta_device_is_filled_without_copying() -> None:
     with torch.device("meta"):
         layer = nn.Linear(3, 2)
     tensors = arrays()
-    fill(layer, tensors, PAIRS, NOTHING)
+    fill(layer, tensors, NAMES, NOTHING)
     assert layer(torch.ones(1, 3)).tolist() == [[10, 20]]
     assert layer.weight.data_ptr() == tensors["file_W"].ctypes.data
 
 
 def test_ignored_tensors_are_not_in_the_way() -> None:
     ignored = {"W_QuantMultA": np.ones((1, 1), np.float32)}
-    fill(nn.Linear(3, 2), arrays() | ignored, PAIRS, re.compile(r"_QuantMultA$"))
+    fill(nn.Linear(3, 2), arrays() | ignored, NAMES, re.compile(r"_QuantMultA$"))
 
 
 def test_everything_that_does_not_pair_up_is_named_at_once() -> None:
@@ -217,7 +217,7 @@ def test_everything_that_does_not_pair_up_is_named_at_once() -> None:
     tensors["file_W"] = np.ones((3, 2), np.float32)
     del tensors["file_b"]
     with pytest.raises(WeightMismatchError) as caught:
-        fill(nn.Linear(3, 2), tensors, PAIRS, NOTHING)
+        fill(nn.Linear(3, 2), tensors, NAMES, NOTHING)
     assert str(caught.value) == (
         "missing: file_b; unexpected: odd, even; shapes differ: file_W (3, 2) for weight (2, 3)"
     )
@@ -226,13 +226,13 @@ def test_everything_that_does_not_pair_up_is_named_at_once() -> None:
 def test_a_parameter_without_a_row_is_missing_and_a_row_without_one_unexpected() -> None:
     tensors = arrays() | {"file_c": np.ones(2, np.float32)}
     with pytest.raises(WeightMismatchError, match="^missing: bias; unexpected: file_b, file_c$"):
-        fill(nn.Linear(3, 2), tensors, PAIRS[:1], NOTHING)
-    with pytest.raises(WeightMismatchError, match="^unexpected: file_c for scale$"):
-        fill(nn.Linear(3, 2), tensors, [*PAIRS, ("scale", "file_c")], NOTHING)
+        fill(nn.Linear(3, 2), tensors, {"weight": "file_W"}, NOTHING)
+    with pytest.raises(WeightMismatchError, match="^unexpected: file_c$"):
+        fill(nn.Linear(3, 2), tensors, {**NAMES, "scale": "file_c"}, NOTHING)
 
 
 @pytest.mark.parametrize("shape", [(6,), (3, 2), (1, 6), (2, 3, 2)])
 def test_a_shape_is_not_bent_to_fit(shape: tuple[int, ...]) -> None:
     tensors = arrays() | {"file_W": np.ones(shape, np.float32)}
     with pytest.raises(WeightMismatchError, match=r"file_W .* for weight \(2, 3\)"):
-        fill(nn.Linear(3, 2), tensors, PAIRS, NOTHING)
+        fill(nn.Linear(3, 2), tensors, NAMES, NOTHING)

@@ -25,7 +25,6 @@ from model.checkpoints.formats import files
 from model.checkpoints.formats.files import Integers, TensorFile, map_file
 from model.checkpoints.languages import LanguageTokens, Translates, pair_of
 from model.errors import CheckpointFormatError, UnsupportedModelError
-from model.tokenization.tokenizer import MappedTokenizer
 
 WEIGHTS = "model.bin"
 METADATA = "metadata.json"
@@ -284,17 +283,7 @@ def read_options(file: CTranslate2File) -> dict[str, Any]:
     return {**found, "layer_norm_epsilon": eps}
 
 
-def read_tokenizers(folder: Path) -> tuple[MappedTokenizer, MappedTokenizer]:
-    """Returns the tokenizers of source and target.
-
-    OpenNMT-py, whose targets begin with `<s>`, trains without EOS at the end of a source.
-    """
-    weights, *parts = find_parts(folder)
-    source, target = (
-        translation_folder.read_tokenizer(pieces, ids, HIDDEN)
-        for pieces, ids in zip(parts[:2], parts[2:], strict=True)
-    )
+def ends_sources(weights: Path) -> bool:
+    """Returns whether EOS ends a source. OpenNMT-py, with `<s>` before targets, trains without."""
     options = read_options(CTranslate2File(weights))
-    if options["decoder_start_token"] == START and not options["add_source_eos"]:
-        source.source_end = []
-    return source, target
+    return options["decoder_start_token"] != START or bool(options["add_source_eos"])

@@ -147,8 +147,7 @@ class Family:
     # Every other architecture has a head for another task, for which its states were trained.
     embedders: tuple[str, ...]
     prefix: str  # of tensor names in files that also contain a task head
-    # Maps the encoder's parameters to tensors of the file, as `model.checkpoints.names` describes.
-    # Some encoders have only a part of the parameters.
+    # A name table of `model.checkpoints.weights`. Some encoders have only a part of the parameters.
     names: Mapping[str, str]
     read: Reader
     # Matches the tensors that embeddings do not need, but not those of a classification head. Files

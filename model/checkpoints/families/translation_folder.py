@@ -347,6 +347,8 @@ def _only(tokens: LanguageTokens, pair: tuple[str, str], folder: Path) -> Langua
 
 
 def language_tokens(folder: Path) -> list[str]:
+    if is_t5_folder(folder):
+        return []
     for name in (SPECIAL_TOKENS, TOKENIZER_CONFIG):
         content = read_options_if_there(folder / name)
         for key in LANGUAGE_LISTS:
@@ -371,8 +373,7 @@ def read_ids(folder: Path) -> dict[str, int]:
     and so has T5's SentencePiece file.
     """
     path, vocabulary = pieces_of(folder), folder / VOCAB
-    is_t5 = is_t5_folder(folder)
-    most = MAX_UNUSED_T5 if is_t5 else MAX_UNUSED
+    most = MAX_UNUSED_T5 if is_t5_folder(folder) else MAX_UNUSED
     if path.name in (TOKENIZER, T5_PIECES):
         pieces = Tokenizer(path)
         ids = {name: i for i, name in enumerate(pieces.pieces([*range(pieces.vocab_size)]))}
@@ -383,7 +384,7 @@ def read_ids(folder: Path) -> dict[str, int]:
         names = pieces.pieces(list(range(len(SIGNS) - 1, pieces.vocab_size)))
         ids = {name: number for number, name in enumerate([*SIGNS, *names])}
     listed = added_ids(folder)
-    for token in [] if is_t5 else language_tokens(folder):
+    for token in language_tokens(folder):
         ids.setdefault(token, listed.get(token, len(ids)))
     used = set(ids.values())
     end, size = max(used) + 1, read_model_options(folder).get("vocab_size")
@@ -412,6 +413,6 @@ def added_ids(folder: Path) -> dict[str, int]:
 
 def read_multilingual_tokenizer(folder: Path) -> MappedTokenizer:
     ids = read_ids(folder)
-    languages = [] if is_t5_folder(folder) else language_tokens(folder)
+    languages = language_tokens(folder)
     special = {i for name, i in ids.items() if name in languages or SPECIAL.fullmatch(name)}
     return MappedTokenizer(pieces_of(folder), ids, special, ids[EOS], ids[UNK])
