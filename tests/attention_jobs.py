@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.stack import TextEncoder
+from model.checkpoints.embedding import load_cross_encoder_model
+from model.checkpoints.families.cross_encoders import CrossEncoderFiles
 from model.config import DecoderKind, ModelConfig
 from model.encoding.capture_pass import CapturePass, TextCapturePass
 from model.encoding.teacher_forced import TeacherForcedPass
@@ -19,10 +21,14 @@ from model.inspection.query import (
     AttentionNorm,
     Query,
     Reduction,
+    ScoreQuery,
     TraceQuery,
     resolve_query,
 )
 from model.inspection.results import AttentionTrace
+from model.tokenization.pairs import PairText
+from service.models.served import ServedReranker
+from service.tasks.reranking import ids_of
 from tests.tiny import VOCAB_SIZE, quantized
 
 Array = NDArray[np.float32]
@@ -105,6 +111,33 @@ def text_maps(
     query = resolve_query(encoder.config, [AttentionKind.ENCODER], reduce=reduce, norm=norm)
     found = text_results(encoder, inputs, query, slice_tokens)
     return [maps[AttentionKind.ENCODER] for maps in found]
+
+
+def pair_results(
+    files: CrossEncoderFiles, pairs: Sequence[tuple[str, str]]
+) -> list[tuple[list[int], Array, float]]:
+    """Returns the ids that a cross-encoder reads, its weights (layers, heads, T, T) and its score.
+
+    The result of each pair is the same beside others and alone.
+    """
+    served = ServedReranker.load(files)
+    model = load_cross_encoder_model(files, torch.device("cpu"), "float32")
+    query = resolve_query(model.encoder.config, [AttentionKind.ENCODER])
+    shown = [served.tokenizer.show(*pair).tokenized for pair in pairs]
+    assert all(isinstance(each, PairText) for each in shown)
+    jobs = [
+        AttentionJob(ids_of(each, served), [], (query, ScoreQuery()))
+        for each in shown
+        if isinstance(each, PairText)
+    ]
+    found = finished(TextCapturePass(model.encoder, jobs, score=model.embed))
+    results = []
+    for job, (maps, score) in zip(jobs, found, strict=True):
+        ((alone, same),) = finished(TextCapturePass(model.encoder, [job], score=model.embed))
+        assert same == score
+        assert_maps_close(alone, maps, atol=1e-6)
+        results.append((job.source, maps[AttentionKind.ENCODER], score))
+    return results
 
 
 def text_steps(

@@ -13,14 +13,15 @@ from operator import add
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from model.architectures.embedding import TokenParts
 from model.architectures.stack import Stack, TextEncoder
-from model.backends.encoder_batch import PackedBatch, run_layers
+from model.backends.encoder_batch import HiddenTexts, PackedBatch, run_layers
 from model.config import TextEncoderConfig
 from model.errors import AttentionQueryError
 from model.inspection.captures.capture import AttentionSite, Capture, ProjectedHeads, Result, Slices
-from model.inspection.captures.factory import new_captures
+from model.inspection.captures.factory import ScoreCapture, new_captures
 from model.inspection.query import AttentionJob, AttentionKind, listed
 from model.sequence import check_ids
 
@@ -157,12 +158,19 @@ def show(
 
 
 class TextCapturePass(CapturePass):
-    """Answers attention queries about some texts."""
+    """Answers attention queries about some texts.
+
+    `score` is the pooling and the head of a cross-encoder; it returns the scores (B, 1) of texts.
+    """
 
     def __init__(
-        self, encoder: TextEncoder, jobs: Sequence[AttentionJob], slice_tokens: int = SLICE_TOKENS
+        self,
+        encoder: TextEncoder,
+        jobs: Sequence[AttentionJob],
+        slice_tokens: int = SLICE_TOKENS,
+        score: Callable[[HiddenTexts], Tensor] | None = None,
     ) -> None:
-        self.encoder = encoder
+        self.encoder, self.score = encoder, score
         for job in jobs:
             check_text_job(encoder.config, job)
         super().__init__(jobs, encoder.device, slice_tokens)
@@ -171,8 +179,19 @@ class TextCapturePass(CapturePass):
         """Sorts the texts, because attention is faster if texts of equal length are adjacent."""
         by_length = sorted(self.captured, key=lambda each: len(each.job.source))
         for batch in batches(by_length, lambda each: each.lengths, self.slice_tokens):
-            last = last_layer(batch, AttentionKind.ENCODER)
-            yield from run_encoder(self.encoder, batch, self.slice_tokens, last)
+            needs_score = any(each.job.needs_score for each in batch)
+            last = None if needs_score else last_layer(batch, AttentionKind.ENCODER)
+            encoded = yield from run_encoder(self.encoder, batch, self.slice_tokens, last)
+            if needs_score:
+                self._show_scores(batch, encoded)
+
+    def _show_scores(self, captured: list[CapturedJob], encoded: PackedBatch) -> None:
+        assert self.score is not None  # only cross-encoders get such queries
+        scores = torch.cat([self.score(texts) for texts in encoded.read_texts()])[:, 0].tolist()
+        for each, score in zip(captured, scores, strict=True):
+            for capture in each.captures:
+                if isinstance(capture, ScoreCapture):
+                    capture.score = score
 
 
 def check_text_job(config: TextEncoderConfig, job: AttentionJob) -> None:

@@ -121,7 +121,14 @@ class ProbabilityQuery:
     kinds: ClassVar[tuple[AttentionKind, ...]] = ()
 
 
-Query = AttentionQuery | TraceQuery | ProbabilityQuery
+@dataclass(frozen=True, slots=True)
+class ScoreQuery:
+    """A query for the score of a pair by a cross-encoder, before the sigmoid."""
+
+    kinds: ClassVar[tuple[AttentionKind, ...]] = ()
+
+
+Query = AttentionQuery | TraceQuery | ProbabilityQuery | ScoreQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +213,10 @@ class AttentionJob:
     @property
     def needs_target(self) -> bool:
         return self.needs_output or any(kind is not AttentionKind.ENCODER for kind in self.kinds)
+
+    @property
+    def needs_score(self) -> bool:
+        return ScoreQuery() in self.queries
 
     @property
     def needs_output(self) -> bool:

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 from model.errors import CheckpointFormatError
-from model.tokenization.text import End, TextTokenizer, split_template
+from model.tokenization.text import End, TextTokenizer, TextTokens, split_template
+from model.tokenization.tokenizer import Span, TokenizedText
 
 Inputs = tuple[str] | tuple[str, str]  # one text, or a pair of a query and a text
 
@@ -30,6 +32,23 @@ class TokenizedPair:
     segment_start: int
     num_tokens: int
     is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PairText(TokenizedText):
+    """A pair for display, as one text: query, line break and document; or a whole prompt."""
+
+    segment_start: int  # as in `TokenizedPair`
+    query: Span  # in `text`
+    document: Span
+
+    @property
+    def parts(self) -> list[Literal["query", "document"] | None]:
+        """The part of each token; None for special tokens, and for the tokens of a prompt."""
+        spans = zip(self.offsets, self.special, strict=True)
+        starts = [-1 if is_special else start for (start, _), is_special in spans]
+        query, document = range(*self.query), range(*self.document)
+        return ["query" if at in query else "document" if at in document else None for at in starts]
 
 
 class PairTokenizer:
@@ -96,6 +115,26 @@ class PairTokenizer:
         num_tokens = sum(lengths) + self.num_special
         return TokenizedPair(ids, segment_start, num_tokens, query[1] and text[1])
 
+    def show(self, query: str, text: str) -> TextTokens:
+        """Tokenises a pair for display; `num_tokens` tells whether the pair is too long."""
+        (before, between, behind), shift = self.special, len(query) + 1
+        first = self.tokenizer.tokenize(query, (before, between))
+        last = self.tokenizer.tokenize(text, ([], behind))
+        one, other = first.tokenized, last.tokenized
+        ids = [*one.ids, *other.ids]
+        shown = PairText(
+            f"{query}\n{text}",
+            ids,
+            [*one.pieces, *other.pieces],
+            [*one.offsets, *((start + shift, end + shift) for start, end in other.offsets)],
+            [*one.special, *other.special],
+            len(one.ids) if self.has_segments else len(ids),
+            (0, len(query)),
+            (shift, shift + len(text)),
+        )
+        num_tokens = first.num_tokens + last.num_tokens
+        return TextTokens(shown, num_tokens, first.is_exact and last.is_exact)
+
     def _single(self, text: Tokens, end: End) -> TokenizedPair:
         before, behind = self.tokenizer.special_ids
         num_special = len(before) + len(behind)
@@ -128,6 +167,15 @@ class PromptedPairTokenizer:
     ) -> list[TokenizedPair]:
         """Tokenises each text, or each pair, with the arguments of `PairTokenizer.tokenize`."""
         return [self._tokenize(each, limit, end) for each in inputs]
+
+    def show(self, query: str, text: str) -> TextTokens:
+        """Tokenises a pair for display; see `PairTokenizer.show`."""
+        head, start = f"{self.opening}{query}{self.between}", len(self.opening)
+        found = self.tokenizer.tokenize(head + text, ([], self.closing))
+        read, spans = found.tokenized, ((start, start + len(query)), (len(head), len(head + text)))
+        values = read.text, read.ids, read.pieces, read.offsets, read.special
+        shown = PairText(*values, len(read.ids), *spans)
+        return TextTokens(shown, found.num_tokens, found.is_exact)
 
     def _tokenize(self, inputs: Inputs, limit: int, end: End) -> TokenizedPair:
         *queries, text = inputs

@@ -84,12 +84,15 @@ class TextTokenizer:
         vocabulary = self.tokenizer.get_vocab(with_added_tokens=False)
         self.vocab_size = max(vocabulary.values(), default=-1) + 1
 
-    def tokenize(self, text: str) -> TextTokens:
-        room = self.max_tokens - self.num_special_tokens
+    def tokenize(self, text: str, around: tuple[list[int], list[int]] | None = None) -> TextTokens:
+        """Puts the ids `around` in place of the model's special ids before and behind the text."""
+        around = self.special_ids if around is None else around
+        num_special = sum(map(len, around))
+        room = self.max_tokens - num_special
         read, kept, is_exact = self._read(text.strip(), room)
-        num_tokens = len(read.ids[kept]) + self.num_special_tokens
+        num_tokens = len(read.ids[kept]) + num_special
         first = Encoding(read.ids[:room], read.tokens[:room], read.offsets[:room])
-        found = self._around(text, first, self.special_ids)
+        found = self._around(text, first, around)
         offsets = [trim(text, span, str.isspace) for span in found.offsets]
         return TextTokens(replace(found, offsets=offsets), num_tokens, is_exact)
 

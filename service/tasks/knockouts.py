@@ -9,18 +9,20 @@ and with the items of other requests.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import ModelConfig
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
     EdgeKnockout,
     HeadKnockout,
+    InspectedConfig,
     Knockout,
     ProbabilityQuery,
+    ScoreQuery,
     resolve_numbers,
     resolve_place,
     resolve_token,
@@ -31,16 +33,18 @@ from service.items import AttentionItem
 from service.tasks.alignment.aligner import submit_all
 from service.tasks.alignment.alignment import word_spans
 from service.tasks.attention.inspector import Inspector
-from service.tasks.attention.models import LoadedDirection
+from service.tasks.attention.models import InspectedModel, LoadedDirection
 from service.tasks.attention.query import refusing
 from service.tasks.attention.replies import KnockoutEffectBody, KnockoutResponse, NewTranslation
 from service.tasks.attention.requests import HeadsQuestion, KnockoutBody, KnockoutQuestion
 from service.tasks.attention.results import (
+    InspectedText,
     check_num_probabilities,
     token_labels,
     with_inputs,
 )
 from service.tasks.context import RequestContext
+from service.tasks.reranking import scores_of
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS
 
 GROWTH = 2
@@ -95,21 +99,33 @@ async def compare(
     Equal knock-outs are computed once. The result with nothing switched off is computed as the
     result of an empty knock-out. An empty knock-out in the request has exactly this result.
     """
-    model = await inspector.choose_direction(request, request.text, context)
+    model = await inspector.choose_model(request, request.text, context)
     for question in request.knockouts:  # refuses a wrong layer or head before tokenisation
         for part in [*question.heads, *question.edges]:
             place_of(model.config, part)
     # New translations are not counted, because their number of passes is not known.
-    num_chars = len(request.text) + len(request.target_text or request.text)
+    num_chars = len(request.text) + len(request.target_text or request.text_pair or request.text)
     tokens = (num_chars // CHARS_PER_TOKEN + 1) * (1 + len(request.knockouts))
     await context.admit(inspector.backend, tokens, at_once=num_chars > INLINE_CHARS)
-    text = await inspector.read_one(model, request.text, request.target_text, context)
+    text = await inspector.read_one(model, request, context)
     source, target = text.source, text.target
-    assert target is not None  # the model is a LoadedDirection
-    knockouts = [
-        knockout_of(model.config, each, source, len(target.ids)) for each in request.knockouts
-    ]
+    knockouts = [knockout_of(model.config, each, text) for each in request.knockouts]
     different = list(dict.fromkeys([Knockout(), *knockouts]))
+    if target is None or not isinstance(model, LoadedDirection):
+        jobs = [model.job(text, (ScoreQuery(),), each) for each in different]
+        logits = np.array(await _capture(inspector, context, model, jobs), np.float32)
+        scores = dict(zip(different, scores_of(logits, request.raw_scores), strict=True))
+        base_score = scores[Knockout()]
+        return KnockoutResponse(
+            model=model.name,
+            source=token_labels(source),
+            source_words=word_spans(source),
+            score=base_score,
+            knockouts=[
+                KnockoutEffectBody(score=scores[each], total_change=scores[each] - base_score)
+                for each in knockouts
+            ],
+        )
     count, limit = len(different) * len(target.ids), inspector.settings.max_attention_values
     check_num_probabilities(count, limit, "send fewer knockouts")
     score = partial(_score, inspector, context, model, source)
@@ -152,10 +168,18 @@ async def _score(
     jobs: Jobs,
 ) -> list[TokenProbabilities]:
     query = ProbabilityQuery(1, first_id=model.direction.vocabularies.first_id)
-    items = [
-        AttentionItem(model.name, AttentionJob(source.ids, target, (query,), knockout))
-        for knockout, target in jobs
-    ]
+    wanted = [AttentionJob(source.ids, target, (query,), knockout) for knockout, target in jobs]
+    return await _capture(inspector, context, model, wanted)
+
+
+async def _capture(
+    inspector: Inspector,
+    context: RequestContext,
+    model: InspectedModel,
+    jobs: Iterable[AttentionJob],
+) -> list[Any]:
+    """Returns the result of the only query of each job."""
+    items = [AttentionItem(model.name, job) for job in jobs]
     results = await submit_all(items, inspector.backend, inspector.settings, context)
     return [result.value[0] for result in results]
 
@@ -183,7 +207,9 @@ async def _translate(
 
 
 @refusing()
-def place_of(config: ModelConfig, part: HeadsQuestion) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def place_of(
+    config: InspectedConfig, part: HeadsQuestion
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Returns the layers and the heads of a part that is off, as indices from 0."""
     layers, heads = (None if numbers == "all" else numbers for numbers in (part.layers, part.heads))
     return resolve_place(config, AttentionKind(part.kind), layers, heads)
@@ -191,10 +217,10 @@ def place_of(config: ModelConfig, part: HeadsQuestion) -> tuple[tuple[int, ...],
 
 @refusing()
 def knockout_of(
-    config: ModelConfig, question: KnockoutQuestion, source: TokenizedText, target_tokens: int
+    config: InspectedConfig, question: KnockoutQuestion, text: InspectedText
 ) -> Knockout:
     """Returns a client's knock-out with all numbers as indices from 0."""
-    lengths = len(source.ids), target_tokens
+    source, lengths = text.source, text.lengths
     heads = [
         HeadKnockout(AttentionKind(each.kind), *place_of(config, each), each.uniform)
         for each in question.heads

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from model.tokenization.pairs import Inputs, TokenizedPair
+from model.tokenization.pairs import Inputs, PairText, TokenizedPair
 from service.errors import InvalidRequestError
 from service.items import EmbeddingItem, RerankItem
 from service.models.catalog import Catalog
@@ -89,8 +89,7 @@ class Reranker:
         context.add_times(results)
         logits = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
         config, is_raw = served.config, options.raw_scores
-        is_raw = config.is_raw if is_raw is None else is_raw
-        scores = [float(str(score)) for score in (logits if is_raw else sigmoid(logits))]
+        scores = scores_of(logits, config.is_raw if is_raw is None else is_raw)
         return Scored(scores, config.label, sum(lengths))
 
     async def _max_sim(
@@ -173,7 +172,7 @@ def tokenize(
     return served.tokenizer.tokenize(inputs, limit, options.truncation_direction)
 
 
-def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
+def ids_of(pair: TokenizedPair | PairText, served: ServedReranker) -> list[int]:
     """Returns the ids that the model reads for a pair or a single text.
 
     If the model distinguishes segments, row `vocab_size + id` of its token table is the vector of
@@ -183,6 +182,11 @@ def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
         return pair.ids
     start, offset = pair.segment_start, served.config.vocab_size
     return [*pair.ids[:start], *[offset + token for token in pair.ids[start:]]]
+
+
+def scores_of(logits: np.ndarray, is_raw: bool) -> list[float]:
+    """Returns scores, as the shortest decimals that round to their float32."""
+    return [float(str(score)) for score in (logits if is_raw else sigmoid(logits))]
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:

@@ -70,7 +70,7 @@ TASKS = {row.name: row for row in ROWS}
 KINDS: dict[type, tuple[str, ...]] = {
     ModelFiles: (TRANSLATE, EMBED, ATTENTION),
     EmbeddingFiles: (EMBED, ATTENTION),
-    CrossEncoderFiles: (RERANK,),
+    CrossEncoderFiles: (RERANK, ATTENTION),
     RemoteFiles: (),
 }
 """Maps the type of a model's files to the task kinds that the workers compute with the model."""

@@ -115,10 +115,9 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedModel:
 
 def load_cross_encoder(files: CrossEncoderFiles, config: WorkerConfig) -> LoadedModel:
     model = load_cross_encoder_model(files, select_device(config.device), config.dtype)
-    return loaded_texts(
-        model,
-        {RERANK: begin_batch(model, model.encoder.device, lambda item: EmbeddingJob(item.ids))},
-    )
+    begin = begin_batch(model, model.encoder.device, lambda item: EmbeddingJob(item.ids))
+    capture = partial(TextCapturePass, model.encoder, score=model.embed)
+    return loaded_texts(model, {RERANK: begin, ATTENTION: capture})
 
 
 def loaded_texts(model: EmbeddingModel, executables: Mapping[str, Any]) -> LoadedModel:

@@ -103,11 +103,6 @@ def test_cross_encoder_never_embeds_and_embedder_never_reranks(server: AnyServer
     assert by_default.status_code == 200
 
 
-def test_attention_of_a_cross_encoder_is_refused(server: AnyServer) -> None:
-    refused = server.post("/attention", json={"text": "the cat", "task": "embed", "model": "other"})
-    assert refused.status_code == 404
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

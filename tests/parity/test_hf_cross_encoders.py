@@ -15,6 +15,7 @@ from model.errors import UnsupportedModelError
 from service.models.served import ServedReranker
 from service.tasks.embedding.inputs import ScoreParameters
 from service.tasks.reranking import ids_of, tokenize
+from tests.attention_jobs import pair_results
 from tests.tiny_cross_encoder import (
     FAMILIES,
     SEGMENTED,
@@ -95,6 +96,22 @@ def test_scores_are_those_of_transformers(
     expected = their_scores(theirs, family, query, TEXTS, limit_of(family), side)
     np.testing.assert_allclose(our_scores(folder, TEXTS, query, side), expected, atol=1e-5)
     assert np.ptp(expected) > 0.01
+
+
+def test_attention_of_a_pair_is_that_of_transformers(
+    theirs: Any, family: str, folder: Path
+) -> None:
+    texts = TEXTS[:3]
+    files = CrossEncoderFiles("tiny", folder, folder)
+    found = pair_results(files, [(QUERY, text) for text in texts])
+    assert [score for _, _, score in found] == our_scores(folder, texts)
+    reader: Any = PreTrainedTokenizerFast(tokenizer_object=tokenizer(family))  # type: ignore[no-untyped-call]
+    theirs.set_attn_implementation("eager")
+    for text, (_, weights, _) in zip(texts, found, strict=True):
+        inputs = reader(QUERY, text, return_tensors="pt", return_token_type_ids=family in SEGMENTED)
+        with torch.inference_mode():
+            expected = torch.cat(theirs(**inputs, output_attentions=True).attentions)
+        np.testing.assert_allclose(weights, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

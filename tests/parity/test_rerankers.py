@@ -31,6 +31,7 @@ from service.models.catalog import find_text_models
 from service.models.served import ServedReranker
 from service.tasks.embedding.inputs import ScoreParameters
 from service.tasks.reranking import ids_of, tokenize
+from tests.attention_jobs import pair_results
 from tests.hf_files import randomize
 from tests.text_tokenizers import KINDS
 from tests.tiny_cross_encoder import IDS, SIZES, make_modular
@@ -106,14 +107,19 @@ def write_modular(folder: Path, family: str) -> tuple[Any, nn.Sequential]:
 @pytest.mark.parametrize("family", ENCODERS)
 def test_modules_give_the_score(tmp_path: Path, family: str) -> None:
     encoder, head = write_modular(tmp_path, family)
+    encoder.set_attn_implementation("eager")
     ids, scores = ids_and_scores(tmp_path, TEXTS)
+    shown = pair_results(files_of(tmp_path), [(QUERY, text) for text in TEXTS])
+    assert [(each, score) for each, _, score in shown] == list(zip(ids, scores, strict=True))
     kind: Any = PreTrainedTokenizerFast
     theirs = kind(tokenizer_object=pair_tokenizer(family))
-    for text, score in zip(TEXTS, scores, strict=True):
+    for text, (_, weights, score) in zip(TEXTS, shown, strict=True):
         inputs = theirs(QUERY, text, return_tensors="pt", return_token_type_ids=family == "bert")
         with torch.no_grad():
-            expected = head(encoder(**inputs).last_hidden_state.mean(dim=1))
+            output = encoder(**inputs, output_attentions=True)
+            expected = head(output.last_hidden_state.mean(dim=1))
         np.testing.assert_allclose(score, float(expected), **TOLERANCE)
+        np.testing.assert_allclose(weights, torch.cat(output.attentions), rtol=0, atol=1e-5)
     assert np.ptp(scores) > 0.01
     assert len({*map(len, ids)}) > 1
 
@@ -224,6 +230,13 @@ def test_logits_of_answers_give_the_score(tmp_path: Path, is_tied: bool, no: boo
     expected = [log_odds(model, each, no) for each in ids]
     np.testing.assert_allclose(scores, expected, **TOLERANCE)
     assert np.ptp(scores) > 0.01
+    model.set_attn_implementation("eager")
+    shown = pair_results(files_of(tmp_path), [(QUERY, text) for text in TEXTS[:2]])
+    for place, (each, weights, score) in enumerate(shown):
+        assert (each, score) == (ids[place], scores[place])
+        with torch.no_grad():
+            output = model(torch.tensor([each]), output_attentions=True)
+        np.testing.assert_allclose(weights, torch.cat(output.attentions), rtol=0, atol=1e-5)
 
 
 def test_qwen3_reranker_without_modules_is_known_by_its_name(tmp_path: Path) -> None:

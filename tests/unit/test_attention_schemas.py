@@ -108,7 +108,7 @@ CONFLICTS: list[tuple[dict[str, Any], str]] = [
     ({"text": ["a", "b"], "target_text": "b"}, "target_text is one text and text is a list of 2"),
     ({"text": ["a"], "target_text": ["a", None]}, "a list of 2 and text is a list of 1"),
     ({"split": True, "target_text": "b"}, "target_text cannot be split; send sentences as lists"),
-    ({"task": "detect"}, "detect task is not supported; use translate or embed"),
+    ({"task": "detect"}, "detect task is not supported; use translate, embed or rerank"),
     ({"prompt_name": "query"}, "prompt_name is only for embedding; leave it out, or use task"),
     ({"kinds": ["cross", "self"]}, "self kinds[1] is not supported; use encoder, decoder or cross"),
     ({"layers": "last"}, 'layers parameter must be "all" or a list of numbers, such as [0, -1]'),
@@ -138,7 +138,7 @@ CONFLICTS: list[tuple[dict[str, Any], str]] = [
 
 
 OF_TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
-    ({"source": "en"}, "source is only for translations; leave it out with task embed"),
+    ({"source": "en"}, "source is only for translations; leave it out, or use task"),
     ({"target": "pt"}, "target is only for translations"),
     ({"target_text": "b"}, "target_text is only for translations"),
     ({"split": True}, "split is only for translations"),
@@ -149,6 +149,13 @@ OF_TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
     ({"kinds": ["cross"]}, "task embed has no cross attention; ask for encoder"),
     ({"model": " "}, "missing model parameter"),
     ({"text": ""}, "missing text parameter"),
+    ({"text_pair": "b"}, "text_pair is only for reranking; leave it out, or use task rerank"),
+    ({"raw_scores": True}, "raw_scores is only for reranking"),
+    ({"task": "rerank"}, "missing text_pair parameter; a cross-encoder reads a query, which is"),
+    ({"task": None, "text_pair": ["b"]}, "text_pair is a list of 1 and text is one text; send one"),
+    ({"task": "rerank", "text_pair": "b", "prompt_name": "query"}, "prompt_name is only for embed"),
+    ({"task": "rerank", "text_pair": "b", "target": "pt"}, "target is only for translations"),
+    ({"task": "rerank", "text_pair": "b", "kinds": ["cross"]}, "task rerank has no cross"),
 ]
 
 

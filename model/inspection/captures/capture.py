@@ -19,7 +19,7 @@ from model.layers.attention import MultiHeadAttention
 from model.layers.sublayers import Residual
 from model.quantization.int8 import Int8Linear
 
-Result = AttentionMaps | AttentionTrace | TokenProbabilities
+Result = AttentionMaps | AttentionTrace | TokenProbabilities | float
 
 T = TypeVar("T")
 Slices = Generator[None, None, T]

@@ -28,6 +28,7 @@ from model.inspection.query import (
     AttentionKind,
     ProbabilityQuery,
     Query,
+    ScoreQuery,
     TraceQuery,
 )
 from model.inspection.results import (
@@ -59,6 +60,8 @@ def new_captures(job: AttentionJob, device: torch.device, slice_rows: int) -> li
             return TraceCapture(query)
         if isinstance(query, ProbabilityQuery):
             return ProbabilityCapture(query)
+        if isinstance(query, ScoreQuery):
+            return ScoreCapture()
         shapes = {kind: query.shape(kind, *lengths) for kind in query.kinds}
         maps = {kind: torch.zeros(shape, device=device) for kind, shape in shapes.items()}
         return MapsCapture(query, maps, slice_rows)
@@ -133,6 +136,13 @@ class TraceCapture(Capture):
 def on_host(tensor: Tensor) -> Array:
     array: Array = tensor.float().cpu().numpy()
     return array
+
+
+class ScoreCapture(Capture):
+    score: float
+
+    def result(self) -> float:
+        return self.score
 
 
 class ProbabilityCapture(Capture):

@@ -42,8 +42,8 @@ async def attention(request: Request) -> Response:
     """Returns attention weights between texts and their translations, or inside texts."""
     services, context = services_of(request), context_of(request)
     body = await read_parameters(request, AttentionRequest)
-    context.num_inputs = len(body.texts)
-    check_number(body.texts, services.settings.max_inputs)
+    context.num_inputs = len(body.inputs)
+    check_number(body.inputs, services.settings.max_inputs)
     chosen = choose_format(body.format, request.headers.get("accept", ""))
     reply = await unless_disconnected(request, services.inspector.inspect(body, context))
     with context.stage("serialize"):

@@ -253,11 +253,12 @@ async def attention(context: HttpContext, given: AttentionArguments) -> WordAtte
     """
     context.num_inputs = 1
     languages = {"source": given.source, "target": given.target}
-    question = validated({"text": given.text, **languages}, OneTextQuestion)
+    fields = {"text": given.text, **languages, "target_text": given.translation}
+    question = validated(fields, OneTextQuestion)
     inspector = context.services.inspector
     model = await inspector.choose_direction(question, given.text, context)
     is_split = given.translation is None
-    read = await inspector.read(model, given.text, given.translation, is_split, context)
+    read = await inspector.read(model, question, is_split, context)
     pairs = [TranslatedPair(model.name, e.source, e.target, None) for e in read if e.target]
     await PairAligner(context.services.backend, context.services.settings).attend(pairs, context)
     return WordAttention(

@@ -21,7 +21,14 @@ from service.api.responses import JSONResponse
 from service.errors import SHOWN_CHARS, ForbiddenError, NotFoundError, UnauthorizedError
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
-from service.models.served import AnyServed, ModelState, NotLoadedError, ServedEmbedder, ServedModel
+from service.models.served import (
+    AnyServed,
+    ModelState,
+    NotLoadedError,
+    ServedEmbedder,
+    ServedModel,
+    ServedReranker,
+)
 from service.settings.keys import ADMIN
 from service.tasks.attention.query import default_shift
 from service.tasks.backend import Status
@@ -112,8 +119,14 @@ class EmbedderBody(ServedBody):
     )
 
 
-class OtherBody(ServedBody):
-    task: str = Field(description="Task that the model was made for.")
+class RerankerBody(ServedBody):
+    """A cross-encoder, in OpenAI's shape with additional fields of Regard."""
+
+    task: Literal["rerank"] = "rerank"
+    attention: dict[str, AttentionSizeBody] | None = Field(
+        description="Kinds of attention that can be inspected: encoder. Null unless the model is "
+        "loaded."
+    )
 
 
 class ChangingBody(ListedBody):
@@ -137,7 +150,7 @@ class PairBody(ListedBody):
     target: str
 
 
-AnyModelBody = ModelBody | EmbedderBody | OtherBody | ChangingBody | PairBody
+AnyModelBody = ModelBody | EmbedderBody | RerankerBody | ChangingBody | PairBody
 Body = TypeVar("Body", bound=AnyModelBody)
 
 MAX_PAIRS = 200
@@ -278,7 +291,9 @@ def model_body(
             attention=attention_sizes(encoder) if resident and encoder.blocks else None,
             **shared,
         )
-    return OtherBody(task=served.task, **shared)
+    assert isinstance(served, ServedReranker)
+    encoder = served.config.model.encoder
+    return RerankerBody(attention=attention_sizes(encoder) if resident else None, **shared)
 
 
 def alignment_of(config: ModelConfig) -> AlignmentBody:

@@ -131,7 +131,7 @@ def _announced_bytes(request: Request, max_bytes: int) -> int:
     return size
 
 
-def check_number(texts: Sequence[str], limit: int) -> None:
+def check_number(texts: Sequence[object], limit: int) -> None:
     if len(texts) > limit:
         raise error_texts.too_many_texts(len(texts), limit, RequestTooLargeError)
 

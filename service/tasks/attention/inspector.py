@@ -8,24 +8,31 @@ the same way. The encoder of an embedding model reads each text alone.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model.inspection.query import AttentionJob, Query
+from model.inspection.query import Query
 from model.sequence import DecodingOptions
 from model.tokenization.tokenizer import TokenizedText
 from service.items import AttentionItem, Result, TranslationItem
 from service.models.catalog import Catalog
-from service.models.served import NotLoadedError
+from service.models.served import NotLoadedError, ServedReranker
 from service.settings import Settings
 from service.tasks.alignment.aligner import resident, submit_all
 from service.tasks.attention.models import (
     InspectedModel,
     LoadedDirection,
+    check_task,
     encoder_of,
     find_direction,
     find_embedder,
+    find_pair_encoder,
 )
 from service.tasks.attention.query import check_size, start_token, trace_query
 from service.tasks.attention.replies import AttentionResponse, AttentionUsage, StepsResponse
-from service.tasks.attention.requests import AttentionQuestion, AttentionRequest, StepsRequest
+from service.tasks.attention.requests import (
+    AttentionQuestion,
+    AttentionRequest,
+    OneTextQuestion,
+    StepsRequest,
+)
 from service.tasks.attention.results import (
     InspectedText,
     Queries,
@@ -55,9 +62,9 @@ class Inspector:
     async def inspect(
         self, request: AttentionRequest, context: RequestContext
     ) -> AttentionResponse:
-        model = await self._choose_model(request, request.texts[0], context)
+        model = await self.choose_model(request, request.inputs[0][0], context)
         queries = model.queries(request)
-        sources = await self._tokenize(request.texts, model, request.split, context)
+        sources = await self._tokenize(request.inputs, model, request.split, context)
         self._check_size(queries, [(len(s.ids), int(request.has_target)) for s in sources], request)
         target_texts = request.target_texts or [None] * len(sources)
         texts = await self._complete(model, sources, target_texts, context)
@@ -75,44 +82,51 @@ class Inspector:
         return AttentionResponse(model=model.name, items=items, usage=usage)
 
     async def trace(self, request: StepsRequest, context: RequestContext) -> StepsResponse:
-        model = await self._choose_model(request, request.text, context)
+        model = await self.choose_model(request, request.text, context)
         # A wrong layer or head is refused before any text is tokenised.
         trace_query(model.config, request, 0, (1, int(request.has_target)))
-        text = await self.read_one(model, request.text, request.target_text, context)
+        text = await self.read_one(model, request, context)
         query = trace_query(model.config, request, request.query, text.lengths)
         (result,) = await self._capture(model, [text], (query,), context)
         (trace,) = result.value
         return steps_of(model.name, text, model.start, query, trace, request.include)
 
     async def read_one(
-        self, model: InspectedModel, text: str, target_text: str | None, context: RequestContext
+        self, model: InspectedModel, request: OneTextQuestion, context: RequestContext
     ) -> InspectedText:
-        (found,) = await self.read(model, text, target_text, False, context)
+        (found,) = await self.read(model, request, False, context)
         return found
 
     async def read(
         self,
         model: InspectedModel,
-        text: str,
-        target_text: str | None,
+        request: OneTextQuestion,
         is_split: bool,
         context: RequestContext,
     ) -> list[InspectedText]:
         """Admits a request, and returns the tokens of its text and of its translation.
 
-        If the task needs a translation and `target_text` is None, the model translates the text. A
+        If the task needs a translation and the request has none, the model translates the text. A
         text that is split has an entry for each sentence, and must not have a `target_text`.
         """
-        sources = await self._tokenize([text], model, is_split, context)
-        return await self._complete(model, sources, [target_text] * len(sources), context)
+        sources = await self._tokenize([request.input], model, is_split, context)
+        target_texts = [request.target_text] * len(sources)
+        return await self._complete(model, sources, target_texts, context)
 
-    async def _choose_model(
+    async def choose_model(
         self, question: AttentionQuestion, text: str, context: RequestContext
     ) -> InspectedModel:
+        check_task(self.catalog, question)
         if question.has_target:
             return await self.choose_direction(question, text, context)
-        wanted = question.model or next(iter(self.catalog.embedders), None)
+        is_pair, embedders = question.has_pair, self.catalog.embedders
+        among = self.catalog.of_type(ServedReranker) if is_pair else embedders
+        wanted = question.model or next(iter(among), None)
         await context.wait_for_model(wanted, self.catalog, self.backend)
+        if is_pair:
+            model = find_pair_encoder(self.catalog, question.model)
+            context.model = model.name
+            return model
         served = find_embedder(self.catalog, question.model)
         context.model = served.name
         config = (await resident(self.backend, served.name)).config
@@ -141,14 +155,19 @@ class Inspector:
         )
 
     async def _tokenize(
-        self, texts: Sequence[str], model: InspectedModel, is_split: bool, context: RequestContext
+        self,
+        inputs: Sequence[tuple[str, ...]],
+        model: InspectedModel,
+        is_split: bool,
+        context: RequestContext,
     ) -> list[TokenizedText]:
         """Admits a request, then tokenises it: only admitted texts take memory for tokens."""
-        num_chars = sum(map(len, texts)) + len(texts) * len(model.prompt)
+        num_chars = sum(len(text) for each in inputs for text in each)
+        num_chars += len(inputs) * len(model.prompt)
         estimate = num_chars // CHARS_PER_TOKEN + 1
         await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
         with context.stage("tokenize"):
-            return await run_sized(num_chars, context.deadline, model.tokenize, texts, is_split)
+            return await run_sized(num_chars, context.deadline, model.tokenize, inputs, is_split)
 
     async def _complete(
         self,
@@ -200,11 +219,5 @@ class Inspector:
         queries: tuple[Query, ...],
         context: RequestContext,
     ) -> list[Result]:
-        items = [
-            AttentionItem(
-                model.name,
-                AttentionJob(text.source.ids, text.target.ids if text.target else [], queries),
-            )
-            for text in texts
-        ]
+        items = [AttentionItem(model.name, model.job(text, queries)) for text in texts]
         return await submit_all(items, self.backend, self.settings, context)

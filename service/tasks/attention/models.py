@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from model.config import ModelConfig
-from model.inspection.query import InspectedConfig
+from model.inspection.query import AttentionJob, InspectedConfig, Knockout, Query, ScoreQuery
+from model.tokenization.pairs import PairText
 from model.tokenization.text import TextTokens
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import (
@@ -17,11 +18,18 @@ from service.errors import (
 )
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
-from service.models.served import Direction, NotLoadedError, ServedEmbedder, ServedModel
+from service.models.served import (
+    Direction,
+    NotLoadedError,
+    ServedEmbedder,
+    ServedModel,
+    ServedReranker,
+)
 from service.tasks.attention.query import aligner_of, attention_query, detachment_query
 from service.tasks.attention.requests import AttentionQuestion, AttentionRequest
-from service.tasks.attention.results import Queries, Scoring
+from service.tasks.attention.results import InspectedText, Queries, Scoring
 from service.tasks.embedding.limits import find_language, find_prompt
+from service.tasks.reranking import ids_of
 from service.tasks.translation.translator import no_attention
 from service.text.chunking import chunk_sentences
 from service.text.detection import LanguageDetector
@@ -49,8 +57,18 @@ class InspectedModel(ABC):
     def queries(self, request: AttentionRequest) -> Queries: ...
 
     @abstractmethod
-    def tokenize(self, texts: Sequence[str], is_split: bool) -> list[TokenizedText]:
-        """Tokenises texts or, if they are split, their sentences."""
+    def tokenize(self, inputs: Sequence[tuple[str, ...]], is_split: bool) -> list[TokenizedText]:
+        """Tokenises texts or pairs; if texts are split, their sentences."""
+
+    def job(
+        self, text: InspectedText, queries: tuple[Query, ...], knockout: Knockout | None = None
+    ) -> AttentionJob:
+        target = [] if text.target is None else text.target.ids
+        return AttentionJob(self.ids_of(text.source), target, queries, knockout)
+
+    def ids_of(self, source: TokenizedText) -> list[int]:
+        """Returns the ids that the model reads."""
+        return source.ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +88,13 @@ class LoadedDirection(InspectedModel):
         detaching = detachment_query(self.config) if request.detachment else None
         return Queries(attention_query(self.config, request), aligner, scoring, detaching)
 
-    def tokenize(self, texts: Sequence[str], is_split: bool) -> list[TokenizedText]:
+    def tokenize(self, inputs: Sequence[tuple[str, ...]], is_split: bool) -> list[TokenizedText]:
         tokenizer, limit = self.direction.vocabularies.source, self.max_tokens
-        sentences = texts
+        sentences = [text for (text,) in inputs]
         if is_split:
             sentences = [
                 sentence
-                for text in texts
+                for text in sentences
                 for sentence in chunk_sentences(
                     split_sentences(text, self.direction.source), tokenizer, limit - 1
                 ).segments.sentences
@@ -84,7 +102,7 @@ class LoadedDirection(InspectedModel):
         if not sentences:
             raise nothing_to_read("text")
         return [
-            tokenize_one(text, tokenizer, limit, item_name("text", number, sentences))
+            tokenize_one(text, tokenizer, limit, item_name("text", number, len(sentences)))
             for number, text in enumerate(sentences)
         ]
 
@@ -94,25 +112,35 @@ class LoadedDirection(InspectedModel):
         return [
             None
             if text is None
-            else tokenize_one(text, tokenizer, limit, item_name("target_text", number, texts))
+            else tokenize_one(text, tokenizer, limit, item_name("target_text", number, len(texts)))
             for number, text in enumerate(texts)
         ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder(InspectedModel):
-    """The encoder of a loaded model, which reads each text alone; `read` also takes the prompt."""
+    """The encoder of a loaded model, which reads each text or pair alone.
 
-    read: Callable[[str], TextTokens]
+    The text that `read` takes begins with the prompt. A pair needs a `reranker`.
+    """
+
+    read: Callable[..., TextTokens]
+    reranker: ServedReranker | None = None
 
     def queries(self, request: AttentionRequest) -> Queries:
-        return Queries(attention_query(self.config, request))
+        score = None if self.reranker is None else ScoreQuery()
+        return Queries(attention_query(self.config, request), score=score)
 
-    def tokenize(self, texts: Sequence[str], is_split: bool) -> list[TokenizedText]:
+    def ids_of(self, source: TokenizedText) -> list[int]:
+        if isinstance(source, PairText) and self.reranker is not None:
+            return ids_of(source, self.reranker)
+        return source.ids
+
+    def tokenize(self, inputs: Sequence[tuple[str, ...]], is_split: bool) -> list[TokenizedText]:
         tokenized = []
-        for number, text in enumerate(texts):
-            found = self.read(self.prompt + text)
-            name = item_name("text", number, texts)
+        for number, (text, *document) in enumerate(inputs):
+            found = self.read(self.prompt + text, *document)
+            name = item_name("text", number, len(inputs))
             if found.num_tokens > self.max_tokens:
                 count = f"{'at least ' * (not found.is_exact)}{found.num_tokens}"
                 raise RequestTooLargeError(
@@ -133,6 +161,29 @@ def find_embedder(catalog: Catalog, name: str | None) -> ServedModel | ServedEmb
     missing = f"no embedding model is served; name a model whose encoder embeds texts: {known}"
     among = served if name is not None or catalog.embedders else {}
     return catalog.choose(name, among, "model {} that embeds", missing)
+
+
+def check_task(catalog: Catalog, question: AttentionQuestion) -> None:
+    """Refuses a cross-encoder for a task that reads single texts."""
+    name = None if question.model is None else catalog.named(question.model)
+    if not question.has_pair and name in catalog.of_type(ServedReranker):
+        raise NotFoundError(
+            f"{name} reads pairs: send the document of each query as text_pair, with task rerank, "
+            "or name a model that translates or embeds",
+            param="model",
+        )
+
+
+def find_pair_encoder(catalog: Catalog, name: str | None) -> Encoder:
+    missing = "no cross-encoder is served: name its folder in REGARD_MODELS"
+    served = catalog.choose(name, catalog.of_type(ServedReranker), "cross-encoder {}", missing)
+    return Encoder(
+        name=served.name,
+        config=served.config.model.encoder,
+        max_tokens=served.tokenizer.max_tokens,
+        read=served.tokenizer.show,
+        reranker=served,
+    )
 
 
 def encoder_of(
@@ -212,8 +263,8 @@ def _count_long(text: str, tokenizer: Tokenizer, limit: int) -> int:
     return number if number > limit else 0
 
 
-def item_name(name: str, number: int, texts: Sequence[str | None]) -> str:
-    return f"{name}[{number}]" if len(texts) > 1 else name
+def item_name(name: str, number: int, count: int) -> str:
+    return f"{name}[{number}]" if count > 1 else name
 
 
 def nothing_to_read(name: str) -> InvalidRequestError:

@@ -37,6 +37,9 @@ ManyIntegers = Annotated[NDArray[np.int64], lists(list[list[int]])]
 Columns = Annotated[NDArray[np.int32], lists(list[list[list[list[int]]]])]
 
 
+OF_TRANSLATIONS = "Absent except with task `translate`."
+
+
 @dataclass(frozen=True, slots=True)
 class Labels:
     """The tokens or the words of the source or of the target."""
@@ -75,6 +78,19 @@ class TargetLabels(Labels):
             description="Tokens that the decoder reads, beginning with its start token. If the "
             "first string is empty, the model has no start token, and its decoder begins with a "
             "vector of zeros."
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PairLabels(Labels):
+    """The tokens or the words of a query and its document."""
+
+    parts: Annotated[
+        list[Literal["query", "document"] | None],
+        Field(
+            description="Part of the pair that each token or word belongs to; null for special "
+            "tokens, and for the prompt of a language model."
         ),
     ]
 
@@ -149,10 +165,14 @@ class AttentionItemBody(BaseModel):
     `alignment` gives the words as spans of tokens, even if `level` is `word`.
     """
 
-    source: Labels
-    target: TargetLabels | None = Field(default=None, description="Absent with task `embed`.")
+    source: PairLabels | Labels
+    target: TargetLabels | None = Field(default=None, description=OF_TRANSLATIONS)
     attentions: list[AttentionBody]
-    alignment: Alignment | None = Field(default=None, description="Absent with task `embed`.")
+    score: float | None = Field(
+        default=None,
+        description="Score of a pair, as in /rerank. Absent except with task `rerank`.",
+    )
+    alignment: Alignment | None = Field(default=None, description=OF_TRANSLATIONS)
     detachment: float | None = Field(
         default=None,
         description="Distance, from 0 to 1, between two distributions over the source tokens: the "
@@ -169,7 +189,7 @@ class AttentionUsage(BaseModel):
     """Counts of source tokens, target tokens and attention values."""
 
     source_tokens: int
-    target_tokens: int = Field(description="0 with task `embed`.")
+    target_tokens: int = Field(description="0 except with task `translate`.")
     attention_values: int = Field(description="Number of values in all `data`.")
 
 
@@ -292,8 +312,8 @@ class StepsResponse(BaseModel):
     head: int
     head_dim: int
     scale: float = Field(description="1 / sqrt(head_dim)")
-    source: Labels
-    target: TargetLabels | None = Field(default=None, description="Absent with task `embed`.")
+    source: PairLabels | Labels
+    target: TargetLabels | None = Field(default=None, description=OF_TRANSLATIONS)
     query: StepsToken
     rows: list[StepsRow]
     z: Floats = Field(description="Sum of weight × v over all rows.")
@@ -316,11 +336,21 @@ class NewTranslation(BaseModel):
 class KnockoutEffectBody(BaseModel):
     """The changes that one knock-out causes."""
 
-    log_probs: LogProbs = Field(description="Log-probability of each target token.")
-    changes: LogProbs = Field(
-        description="Log-probabilities with this knock-out minus those without any knock-out."
+    log_probs: LogProbs | None = Field(
+        default=None, description=f"Log-probability of each target token. {OF_TRANSLATIONS}"
     )
-    total_change: float | None = Field(description="Sum of `changes`.")
+    changes: LogProbs | None = Field(
+        default=None,
+        description="Log-probabilities with this knock-out minus those without any knock-out. "
+        f"{OF_TRANSLATIONS}",
+    )
+    score: float | None = Field(
+        default=None, description="Score of the pair. Absent except with task `rerank`."
+    )
+    total_change: float | None = Field(
+        description="Sum of `changes`. With task `rerank`: the score minus that without any "
+        "knock-out."
+    )
     translation: NewTranslation | None = Field(
         default=None, description="Absent unless the request has `translate`."
     )
@@ -333,12 +363,19 @@ class KnockoutResponse(BaseModel):
     """
 
     model: str
-    source: Labels
+    source: PairLabels | Labels
     source_words: list[tuple[int, int]] = Field(
         description="[first, end) of each source word, in tokens."
     )
-    target: TargetLabels
-    log_probs: LogProbs = Field(
-        description="Log-probability of each target token if nothing is switched off."
+    target: TargetLabels | None = Field(default=None, description=OF_TRANSLATIONS)
+    log_probs: LogProbs | None = Field(
+        default=None,
+        description="Log-probability of each target token if nothing is switched off. "
+        f"{OF_TRANSLATIONS}",
+    )
+    score: float | None = Field(
+        default=None,
+        description="Score of the pair if nothing is switched off. Absent except with task "
+        "`rerank`.",
     )
     knockouts: list[KnockoutEffectBody] = Field(description="In the order of the request.")

@@ -41,25 +41,39 @@ MAX_NAMED_TOKENS = 100
 MAX_PARTS = 1000
 """Largest number of entries in each of the lists `heads` and `edges` of a knock-out."""
 
-HAS_TARGET = {"translate": True, "embed": False}
-"""Maps a task to True if the task reads each text together with a translation."""
-
-OF_TRANSLATION = {
-    "source": None,
-    "target": None,
-    "target_text": None,
-    "probabilities": None,
-    "detachment": False,
-    "split": False,
-    "alignment_layer": None,
-    "alignment_head": None,
-    "alignment_shift": None,
+OF_TASK: dict[str, tuple[str, dict[str, Any]]] = {
+    "translate": (
+        "translations",
+        {
+            "source": None,
+            "target": None,
+            "target_text": None,
+            "probabilities": None,
+            "detachment": False,
+            "split": False,
+            "translate": False,
+            "alignment_layer": None,
+            "alignment_head": None,
+            "alignment_shift": None,
+        },
+    ),
+    "embed": ("embedding", {"prompt_name": None}),
+    "rerank": ("reranking", {"text_pair": None, "raw_scores": False}),
 }
-"""Parameters that task `embed` does not accept, each with the value that counts as absent."""
+"""Maps a task to its parameters that other tasks refuse, with the value that counts as absent."""
+
+PAIR_TASKS = ("rerank",)
+ENCODER_TASKS = ("embed", *PAIR_TASKS)
+
+RawScores = Annotated[
+    bool, Field(description="With `rerank`: return logits in place of scores from 0 to 1.")
+]
 
 
-def _has_target(task: Any) -> bool:
-    return HAS_TARGET.get(task, True) if isinstance(task, str) else True
+def _task_of(fields: dict[str, Any]) -> Any:
+    """Returns the task of a request that is not checked yet."""
+    default = "translate" if fields.get("text_pair") is None else "rerank"
+    return default if fields.get("task") is None else fields["task"]
 
 
 def _check_numbers(value: Any, info: ValidationInfo) -> Any:
@@ -80,10 +94,10 @@ def _check_probabilities(value: Any) -> Any:
     return value
 
 
-def _check_embedded(kinds: Iterable[Kind]) -> None:
+def _check_encoder(kinds: Iterable[Kind], task: str) -> None:
     for kind in kinds:
         if kind != "encoder":
-            refuse(f"task embed has no {kind} attention; ask for encoder, or leave it out")
+            refuse(f"task {task} has no {kind} attention; ask for encoder, or leave it out")
 
 
 Numbers = Annotated[
@@ -104,8 +118,10 @@ class AttentionQuestion(Parameters):
         description="Name as in /v1/models, in place of `source` and `target`. If the request also "
         "has languages, they must be the languages of the model.",
     )
-    task: Literal["translate", "embed"] = Field(
-        "translate", description="`embed` reads each text without a translation, as in /embed."
+    task: Literal["translate", "embed", "rerank"] = Field(
+        "translate",
+        description="`embed` reads each text without a translation, as in /embed. `rerank` reads "
+        "each text as the query of a pair, as in /rerank; it is the default with `text_pair`.",
     )
     prompt_name: str | None = Field(
         None,
@@ -116,19 +132,31 @@ class AttentionQuestion(Parameters):
 
     @property
     def has_target(self) -> bool:
-        return HAS_TARGET[self.task]
+        return self.task not in ENCODER_TASKS
+
+    @property
+    def has_pair(self) -> bool:
+        return getattr(self, "text_pair", None) is not None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_task(cls, fields: Any) -> Any:
+        return {**fields, "task": _task_of(fields)} if isinstance(fields, dict) else fields
 
     @model_validator(mode="after")
     def _check_model(self) -> Self:
+        for task, (purpose, parameters) in OF_TASK.items():
+            for name, nothing in parameters.items() if task != self.task else ():
+                if getattr(self, name, nothing) != nothing:
+                    refuse(f"{name} is only for {purpose}; leave it out, or use task {task}")
         codes = {"model": self.model}
         if self.has_target:
-            if self.prompt_name is not None:
-                refuse("prompt_name is only for embedding; leave it out, or use task embed")
             codes = {"source": self.source, "target": self.target, **codes}
-        else:
-            for name, nothing in OF_TRANSLATION.items():
-                if getattr(self, name, nothing) != nothing:
-                    refuse(f"{name} is only for translations; leave it out with task embed")
+        if self.task in PAIR_TASKS and not self.has_pair:
+            refuse(
+                "missing text_pair parameter; a cross-encoder reads a query, which is text, "
+                "and a document, which is text_pair"
+            )
         for name, code in codes.items():
             is_needed = self.model is None and name != "model"
             if is_needed if code is None else not code.strip():
@@ -143,6 +171,13 @@ class OneTextQuestion(AttentionQuestion):
     target_text: str | None = Field(
         None, description="Translation of the text; by default the model's own translation."
     )
+    text_pair: str | None = Field(
+        None, description="With `rerank`: the document. The text is then the query."
+    )
+
+    @property
+    def input(self) -> tuple[str, ...]:
+        return (self.text,) if self.text_pair is None else (self.text, self.text_pair)
 
 
 class ProbabilitiesQuestion(BaseModel):
@@ -172,6 +207,11 @@ class AttentionRequest(AttentionQuestion):
         None,
         description="Translation, or list of translations; null means the model's own translation.",
     )
+    text_pair: str | ListOf[str] | None = Field(
+        None,
+        description="With `rerank`: the document of each query, a text or a list as `text` is.",
+    )
+    raw_scores: RawScores = False
     kinds: ListOf[Kind] = Field(
         ["cross"],
         description="One or more of `encoder`, `decoder` and `cross`. With `reduce` `rollout` or "
@@ -247,8 +287,12 @@ class AttentionRequest(AttentionQuestion):
     )
 
     @property
-    def texts(self) -> list[str]:
-        return [self.text] if isinstance(self.text, str) else self.text
+    def inputs(self) -> list[tuple[str, ...]]:
+        texts = [self.text] if isinstance(self.text, str) else self.text
+        if self.text_pair is None:
+            return [(text,) for text in texts]
+        pairs = [self.text_pair] if isinstance(self.text_pair, str) else self.text_pair
+        return list(zip(texts, pairs, strict=True))
 
     @property
     def target_texts(self) -> list[str | None] | None:
@@ -271,7 +315,7 @@ class AttentionRequest(AttentionQuestion):
             defaults |= {"reduce": "none", "layers": "all"}
             if given.get("reduce") == "mean_heads":
                 del given["reduce"]
-        if given.get("reduce") == "rollout" or not _has_target(given.get("task")):
+        if given.get("reduce") == "rollout" or _task_of(given) in ENCODER_TASKS:
             defaults |= {"kinds": ["encoder"]}
         return {**defaults, **given}
 
@@ -280,16 +324,15 @@ class AttentionRequest(AttentionQuestion):
         if not self.text:
             refuse("missing text parameter")
         if not self.has_target:
-            _check_embedded(self.kinds)
-        if self.target_text is None:
-            return self
-        if self.split:
+            _check_encoder(self.kinds, self.task)
+        if self.target_text is not None and self.split:
             refuse("target_text cannot be split; send sentences as lists, without split")
-        if _shape(self.target_text) != _shape(self.text):
-            refuse(
-                f"target_text is {_shape(self.target_text)} and text is {_shape(self.text)}; "
-                "send one translation for each text, or null for the model's own translation"
-            )
+        for name, given in (("target_text", self.target_text), ("text_pair", self.text_pair)):
+            if given is not None and _shape(given) != _shape(self.text):
+                refuse(
+                    f"{name} is {_shape(given)} and text is {_shape(self.text)}; send one {name} "
+                    "for each text, or null in target_text for the model's own translation"
+                )
         return self
 
     @model_validator(mode="after")
@@ -337,7 +380,7 @@ class StepsRequest(OneTextQuestion):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, fields: Any) -> Any:
-        if isinstance(fields, dict) and not _has_target(fields.get("task")):
+        if isinstance(fields, dict) and _task_of(fields) in ENCODER_TASKS:
             kind = fields.get("kind")
             return {**fields, "kind": "encoder" if kind is None else kind}
         return fields
@@ -347,7 +390,7 @@ class StepsRequest(OneTextQuestion):
         if not self.text:
             refuse("missing text parameter")
         if not self.has_target:
-            _check_embedded([self.kind])
+            _check_encoder([self.kind], self.task)
         return self
 
 
@@ -410,11 +453,15 @@ class KnockoutBody(OneTextQuestion):
     translate: bool = Field(
         False, description="Return also the model's translation under each knock-out."
     )
+    raw_scores: RawScores = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not self.has_target:
-            refuse("a knockout is only for translations; leave task out")
+        if not self.has_target and not self.has_pair:
+            refuse("a knockout is only for translations and pairs; use task translate or rerank")
+        for part in [part for each in self.knockouts for part in [*each.heads, *each.edges]]:
+            if not self.has_target and "kind" not in part.model_fields_set:
+                part.kind = "encoder"
         if not self.text:
             refuse("missing text parameter")
         if not self.knockouts:

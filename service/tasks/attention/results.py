@@ -18,9 +18,11 @@ from model.inspection.query import (
     ProbabilityQuery,
     Query,
     Reduction,
+    ScoreQuery,
     TraceQuery,
 )
 from model.inspection.results import AttentionTrace, TokenProbabilities
+from model.tokenization.pairs import PairText
 from model.tokenization.tokenizer import Span, TokenizedText, Tokenizer
 from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
 from service.items import Result
@@ -32,6 +34,7 @@ from service.tasks.attention.replies import (
     Labels,
     LikeliestBody,
     NamedBody,
+    PairLabels,
     ProbabilitiesBody,
     StepsBlock,
     StepsEmbedding,
@@ -43,6 +46,7 @@ from service.tasks.attention.replies import (
     TargetLabels,
 )
 from service.tasks.attention.requests import AttentionRequest, Include, ProbabilitiesQuestion
+from service.tasks.reranking import scores_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,8 @@ class InspectedText:
 
 
 def token_labels(side: TokenizedText) -> Labels:
-    return Labels(side.text, side.pieces, side.ids, side.offsets, side.special)
+    values = side.text, side.pieces, side.ids, side.offsets, side.special
+    return PairLabels(*values, side.parts) if isinstance(side, PairText) else Labels(*values)
 
 
 def word_labels(side: TokenizedText, words: Sequence[Span]) -> Labels:
@@ -156,9 +161,11 @@ def word_labels(side: TokenizedText, words: Sequence[Span]) -> Labels:
         side.pieces[first] if is_special else side.text[slice(*offset)]
         for (first, _), is_special, offset in zip(words, special, offsets, strict=True)
     ]
-    return Labels(
-        side.text, tokens, [side.ids[first:end] for first, end in words], offsets, special
-    )
+    values = side.text, tokens, [side.ids[first:end] for first, end in words], offsets, special
+    if not isinstance(side, PairText):
+        return Labels(*values)
+    parts = side.parts
+    return PairLabels(*values, [parts[first] for first, _ in words])
 
 
 def with_inputs(labels: Labels, start: str) -> TargetLabels:
@@ -169,19 +176,20 @@ def with_inputs(labels: Labels, start: str) -> TargetLabels:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """The queries of a request; only `attention` is present for texts that are embedded."""
+    """The queries of a request; those after `attention` are for translations or for pairs."""
 
     attention: AttentionQuery
     aligner: Aligner | None = None
     scoring: Scoring | None = None  # of the probabilities, if they are requested
     detaching: AttentionQuery | None = None  # of the score `detachment`, if it is requested
+    score: ScoreQuery | None = None  # of pairs
 
     @property
     def all(self) -> tuple[Query, ...]:
         """The queries about each text, in the order of the answers in its result."""
         aligning = None if self.aligner is None else self.aligner.query
         scoring = None if self.scoring is None else self.scoring.query
-        queries = self.attention, aligning, scoring, self.detaching
+        queries = self.attention, aligning, scoring, self.detaching, self.score
         return tuple(query for query in queries if query is not None)
 
     def assemble(
@@ -195,6 +203,9 @@ class Queries:
         for text, result in zip(texts, results, strict=True):
             maps, *others = result.value
             item = attention_item(text, start, maps, self.attention, request)
+            if self.score is not None:
+                logits = np.array([others.pop(0)], np.float32)
+                (item.score,) = scores_of(logits, request.raw_scores)
             if self.aligner is not None and text.target is not None:
                 cross, shift = weights_of(others.pop(0)), self.aligner.shift
                 found = align(cross, text.source, text.target, shift)
