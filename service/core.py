@@ -20,7 +20,7 @@ from service.settings import Settings
 from service.settings.keys import RateLimits
 from service.state.database import Database, StateWatch
 from service.tasks.backend import Status
-from service.tasks.table import TASKS, executor_specs, kinds_of, task_series
+from service.tasks.table import TASKS, kinds_of, shares, task_series
 from service.workers.messages import ModelSet, WorkerConfig
 
 
@@ -176,7 +176,7 @@ def build_core(
     devices = worker_devices(settings.workers, settings.device, cores)
     config = WorkerConfig(
         models=local.with_placements(settings.placements),
-        executors=executor_specs(settings),
+        shares=shares(settings),
         device=settings.device,
         dtype=settings.dtype,
         shortlist=settings.shortlist,

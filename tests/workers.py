@@ -31,7 +31,6 @@ from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis
 from model.sequence import Sequence as SourceSequence
 from service.ipc.channel import Channel
 from service.items import ATTENTION, EMBED, EmbeddingItem
-from service.workers.executors import Batch
 from service.workers.loading import LOADERS, LoadedModel, Loaders, load_embedder, loaded_engine
 from service.workers.messages import WorkerConfig
 from service.workers.worker import Worker
@@ -122,7 +121,7 @@ class Script:
     def load_embedder(self, files: EmbeddingFiles, _config: WorkerConfig) -> LoadedModel:
         self._wait(files.name)
 
-        def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
+        def begin_embedding(items: Sequence[EmbeddingItem]) -> EchoBatch:
             self.embedded.append([*items])
             return EchoBatch([item.ids for item in items], self)
 
@@ -169,7 +168,6 @@ ECHO_CONFIG = ModelConfig(
 class EchoEngine:
     """Translates each sequence to itself; alternative n leaves the first n tokens out."""
 
-    tokens_per_step = 1
     searches_apart = True
 
     def __init__(self, limits: EngineLimits, script: Script) -> None:

@@ -21,7 +21,6 @@ from service.scheduling.admission import Admission
 from service.scheduling.scheduler import Scheduler, Submission
 from service.tasks.table import TASKS, task_series
 from service.workers.messages import Abort, Compute, Report, ToWorker
-from service.workers.worker import HOLD_ROWS, HOLD_TOKENS
 
 RESULT = [Hypothesis([1, 0])]
 """The value of every result; the simulation does not read it."""
@@ -53,8 +52,6 @@ class SimulatedWorker:
         self.num_computed = 0
         self.left: dict[int, int] = {}  # tokens to decode, by id of the item
         self._waiting: dict[int, SizedItem] = {}
-        self._held: list[Done] = []
-        self._held_tokens = 0
         self._is_busy = False
 
     def send(self, message: ToWorker) -> None:
@@ -93,20 +90,19 @@ class SimulatedWorker:
         rows = [min(left, steps) for left in self.left.values()]
         seconds += costs.step_seconds * max(rows) + costs.row_seconds * sum(rows)
         decoded = dict(zip(self.left, rows, strict=True))
-        end = partial(self._end, decoded, steps)
+        end = partial(self._end, decoded)
         self.loop.processors.run(seconds * self.slowness(), end)
 
-    def _end(self, decoded: dict[int, int], steps: int) -> None:
+    def _end(self, decoded: dict[int, int]) -> None:
+        done = []
         for number, tokens in decoded.items():
             if number in self.left:  # not aborted meanwhile
                 self.left[number] -= tokens
                 if self.left[number] <= 0:
                     del self.left[number]
-                    self._held.append(Done(number, RESULT))
-        self._held_tokens += steps if self._held else 0
-        if self._held and (len(self.left) < HOLD_ROWS or self._held_tokens > HOLD_TOKENS):
-            report, self._held, self._held_tokens = Report(done=self._held), [], 0
-            self.loop.receive(partial(self.report, self, report))
+                    done.append(Done(number, RESULT))
+        if done:
+            self.loop.receive(partial(self.report, self, Report(done=done)))
         self._step()
 
 

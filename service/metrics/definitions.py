@@ -394,8 +394,10 @@ class Metrics:
             if padding:
                 self.counts[self.tokens, task, model, "padding"] += padding * count
 
-    def watch_lane(self, task: str, model: str, name: str, lane: WatchedLane) -> None:
+    def watch_lanes(self, task: str, model: str, name: str, lanes: Sequence[WatchedLane]) -> None:
         labels = (task, model, name)
-        self.queue_depth.labels(*labels).set_function(lambda: len(lane))
-        self.queue_tokens.labels(*labels).set_function(lambda: lane.tokens)
-        self.queue_oldest_age.labels(*labels).set_function(lambda: lane.oldest_age)
+        self.queue_depth.labels(*labels).set_function(lambda: sum(map(len, lanes)))
+        self.queue_tokens.labels(*labels).set_function(lambda: sum(each.tokens for each in lanes))
+        self.queue_oldest_age.labels(*labels).set_function(
+            lambda: max(each.oldest_age for each in lanes)
+        )

@@ -3,7 +3,7 @@
 The main process reads the figures of its children from /proc when /metrics is scraped. The label
 `process` is `main` or the name under which a supervisor runs a child, such as `worker-0`.
 
-Source: proc_pid_stat(5), proc_pid_statm(5), proc_pid_fd(5), proc_meminfo(5), cgroups(7).
+Source: proc_meminfo(5), cgroups(7).
 """
 
 import os
@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 MAIN = "main"
-USER_TICKS, SYSTEM_TICKS = 11, 12
-"""Positions of `utime` and `stime` in /proc/PID/stat, counted after the name of the command."""
+CPU_SECONDS = "regard_process_cpu_seconds"
 
-Families = tuple[CounterMetricFamily, GaugeMetricFamily, GaugeMetricFamily]
 FILE_PAGES = ("active_file", "inactive_file")
 """Entries of memory.stat with the pages of files, which the kernel drops when it needs memory."""
 
@@ -34,33 +32,30 @@ class ProcessMetrics:
     ) -> None:
         self.proc = proc
         self.cgroups = cgroups
-        self.pids = {MAIN: os.getpid()}
+        self.collectors: dict[str, ProcessCollector] = {}
+        self.watch(MAIN, os.getpid())
         registry.register(self)
 
     def watch(self, name: str, pid: int) -> None:
-        self.pids[name] = pid
+        proc = str(self.proc)
+        self.collectors[name] = ProcessCollector("regard", lambda: pid, proc, registry=None)
 
     def forget(self, name: str) -> None:
-        self.pids.pop(name, None)
+        self.collectors.pop(name, None)
 
     def cpu_seconds(self) -> float:
-        used = 0.0
-        for pid in [*self.pids.values()]:
-            with suppress(FileNotFoundError, ProcessLookupError):  # the process has just ended
-                used += cpu_seconds(self.proc / str(pid))
-        return used
+        return sum(figures(each).get(CPU_SECONDS, 0.0) for each in [*self.collectors.values()])
 
     def describe(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         yield from (*_families(), *_memory_families())
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         families = _families()
-        for name, pid in [*self.pids.items()]:
-            try:
-                self._read(families, name, self.proc / str(pid))
-            except (FileNotFoundError, ProcessLookupError, PermissionError):
-                # The process has ended, or it is ending and its descriptors belong to root.
-                continue
+        for name, collector in [*self.collectors.items()]:
+            found = figures(collector)
+            if all(each.name in found for each in families):  # else the process is ending
+                for each in families:
+                    each.add_metric([name], found[each.name])
         yield from families
         used, limit = _memory_families()
         with suppress(OSError, ValueError, KeyError):
@@ -69,20 +64,9 @@ class ProcessMetrics:
             limit.add_metric([], limit_bytes)
         yield from (used, limit)
 
-    def _read(self, families: Families, name: str, folder: Path) -> None:
-        seconds = cpu_seconds(folder)
-        pages = int((folder / "statm").read_text(encoding="ascii").split()[1])
-        descriptors = len(os.listdir(folder / "fd"))
-        cpu, memory, files = families
-        cpu.add_metric([name], seconds)
-        memory.add_metric([name], pages * os.sysconf("SC_PAGE_SIZE"))
-        files.add_metric([name], descriptors)
 
-
-def cpu_seconds(folder: Path) -> float:
-    stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-    fields = stat.rpartition(")")[2].split()  # a command's name may hold spaces and brackets
-    return (int(fields[USER_TICKS]) + int(fields[SYSTEM_TICKS])) / os.sysconf("SC_CLK_TCK")
+def figures(collector: ProcessCollector) -> dict[str, float]:
+    return {each.name: each.samples[0].value for each in collector.collect()}
 
 
 def memory(proc: Path, cgroups: Path) -> tuple[int, int]:
@@ -117,12 +101,10 @@ def _numbers(path: Path) -> dict[str, int]:
     return {name: int(number) for name, number, *_ in words}
 
 
-def _families() -> Families:
+def _families() -> tuple[CounterMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
     labels = ("process",)
     return (
-        CounterMetricFamily(
-            "regard_process_cpu_seconds", "User and system CPU time of a process.", labels=labels
-        ),
+        CounterMetricFamily(CPU_SECONDS, "User and system CPU time of a process.", labels=labels),
         GaugeMetricFamily(
             "regard_process_resident_memory_bytes", "Resident memory of a process.", labels=labels
         ),

@@ -108,7 +108,7 @@ def read_settings(given: Mapping[str, Any], has_gpu: bool = False) -> Settings:
 
 def waiting_tokens(scheduler: Scheduler) -> int:
     queues = [queue for models in scheduler.queues.values() for queue in models.values()]
-    return sum(queue.interactive.tokens + queue.bulk.tokens for queue in queues)
+    return sum(lane.tokens for queue in queues for lane in queue.lanes)
 
 
 def used_share(scheduler: Scheduler) -> float:

@@ -73,31 +73,23 @@ class SentenceSharing:
             for each in others:
                 each.receiver.add([(each.index, Result(value, 0.0, now - each.created))])
 
-    def withdraw(self, items: Sequence[WorkItem]) -> list[WorkItem]:
-        """Forgets items of a request that has ended early.
+    def withdraw(self, item: WorkItem) -> WorkItem | None:
+        """Forgets an item whose request has ended early.
 
-        Returns the items that must be computed instead, because they waited for a forgotten item.
+        Returns the item that takes its place, if others wait for it.
         """
-        orphaned = {}
-        for item in items:
-            group = self.running.get(item.shared, []) if item.shared is not None else []
-            # `index` and `in` would take equal items for this item.
-            place = next((place for place, each in enumerate(group) if each is item), None)
-            if place is None:
-                continue
-            del group[place]
-            assert item.shared is not None
-            if not group:
-                del self.running[item.shared]
-            elif not place:
-                orphaned[item.shared] = group
-        return [group[0] for group in orphaned.values() if group]
-
-    def waiting_with(self, item: WorkItem) -> list[WorkItem]:
-        """Returns an item and the items that wait for it; empty if it is not to be computed."""
         group = self.running.get(item.shared, []) if item.shared is not None else []
-        return [*group] if group and group[0] is item else []
+        is_computed = bool(group) and group[0] is item
+        group[:] = [each for each in group if not each.receiver.is_closed]
+        if group:
+            return group[0] if is_computed else None
+        if item.shared is not None:
+            self.running.pop(item.shared, None)
+        return None
 
-    def forget(self, model: str) -> None:
+    def forget(self, model: str) -> list[WorkItem]:
+        """Drops the results of a model; returns its items in progress and those that wait."""
         for key in [key for key in self.cache if key[0] == model]:
             del self.cache[key]
+        left = [shared for shared in self.running if shared[0][0] == model]
+        return [item for shared in left for item in self.running.pop(shared)]

@@ -191,32 +191,14 @@ class LanePair:
         return bulk + interactive
 
 
-class LaneView:
-    """All interactive lanes of a queue, or all bulk lanes, as one lane for the metrics."""
-
-    def __init__(self, lanes: Sequence[Lane]) -> None:
-        self.lanes = lanes
-
-    def __len__(self) -> int:
-        return sum(map(len, self.lanes))
-
-    @property
-    def tokens(self) -> int:
-        return sum(lane.tokens for lane in self.lanes)
-
-    @property
-    def oldest_age(self) -> float:
-        return max(lane.oldest_age for lane in self.lanes)
-
-
 class Queue:
     """The waiting items of one task kind and one model."""
 
     def __init__(self, num_buckets: int = 1) -> None:
         self.buckets = [LanePair() for _ in range(num_buckets)]
-        self.interactive = LaneView([pair.interactive for pair in self.buckets])
-        self.bulk = LaneView([pair.bulk for pair in self.buckets])
-        self.lanes = [*self.interactive.lanes, *self.bulk.lanes]
+        self.interactive = [pair.interactive for pair in self.buckets]
+        self.bulk = [pair.bulk for pair in self.buckets]
+        self.lanes = [*self.interactive, *self.bulk]
         # Rows in use by the dispatched items, summed over all workers. If the policy of the kind
         # does not count rows: the tokens of these items.
         self.occupancy = 0
@@ -235,7 +217,7 @@ class Queue:
 
     @property
     def oldest_age(self) -> float:
-        return max(self.interactive.oldest_age, self.bulk.oldest_age)
+        return max(lane.oldest_age for lane in self.lanes)
 
     def lane(self, item: WorkItem) -> Lane:
         pair = self.buckets[item.bucket]

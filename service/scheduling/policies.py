@@ -95,7 +95,6 @@ class TaskKind:
 
     item: type[WorkItem]  # `item.kind` is the name of the kind
     policy: Policy
-    executor: str  # `module:Class`; only workers may import the class, because it loads torch
     # Returns the share of a worker's time that the kind gets while other work waits. None means no
     # limit, as for translation.
     share: Callable[[Settings], float | None]

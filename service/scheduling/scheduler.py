@@ -19,7 +19,6 @@ from service.errors import (
     DeadlineExceededError,
     InternalError,
     NotFoundError,
-    ServiceError,
     UnavailableError,
     fault,
     loading,
@@ -44,6 +43,12 @@ computing time. The share is small, because a single item may be faster than exp
 
 MAX_ATTEMPTS = 2
 """Largest number of dispatches of an item. If its worker dies, the item is dispatched again."""
+
+
+SHARED_STATE = (
+    *("attempts", "bucket", "cost", "id", "load", "occupancy", "queue", "rows", "tokens", "work"),
+)
+"""State that equal items have in common if one takes the place of the other."""
 
 
 class Submission(ResultStream):
@@ -128,15 +133,13 @@ class Scheduler:
         self.ids = itertools.count(1)
         self.is_closed = False
         self.will_dispatch = False
-        self.orphans: list[WorkItem] = []  # `_replace` has not handled these yet
-        self.is_replacing = False
 
     def add_model(self, model: str, kinds: Iterable[str]) -> None:
         for kind in kinds:
             policy = self.kinds[kind].policy
             queue = self.queues[kind][model] = Queue(policy.num_buckets)
-            for name, lane in zip(LANES, (queue.interactive, queue.bulk), strict=True):
-                self.metrics.watch_lane(kind, model, name, lane)
+            for name, lanes in zip(LANES, (queue.interactive, queue.bulk), strict=True):
+                self.metrics.watch_lanes(kind, model, name, lanes)
             if policy.counts_rows:
                 slots = self.metrics.decode_slots
                 slots.labels(model, "used").set_function(partial(self.used_rows, kind, model))
@@ -159,10 +162,10 @@ class Scheduler:
             if held := worker.unload(model):
                 worker.link.send(Abort([item.id for item in held]))
                 left += held
+        if self.sharing is not None:
+            left += self.sharing.forget(model)
         for item in left:
             item.receiver.fail(unloaded(model))
-        if self.sharing is not None:
-            self.sharing.forget(model)
 
     def submit(
         self, items: Sequence[WorkItem], deadline: float, is_first: bool = True, client: str = ""
@@ -215,7 +218,7 @@ class Scheduler:
             if queue is None:
                 raise unloaded(item.model)
             item.id = next(self.ids)
-            item.queue, item.attempts, item.dispatched = queue, 0, 0.0
+            item.queue, item.attempts, item.dispatched, item.occupancy = queue, 0, 0.0, 0
             tokens, rows = item.tokens, item.rows = item.num_tokens, item.num_rows
             item.work = tokens * rows
             self.kinds[item.kind].policy.measure(item)
@@ -309,53 +312,33 @@ class Scheduler:
                 item.receiver.fail(given_up(item.deadline - now))
 
     def _withdraw(self, items: Sequence[WorkItem]) -> None:
-        """Removes the unsettled items of a submission that has ended early."""
-        running = []
-        for item in items:
-            queue = item.queue
-            if queue is None:  # it waited for an equal item
-                continue
-            is_served = self.queues[item.kind].get(item.model) is queue
-            if is_served and queue.lane(item).remove(item):
-                self.metrics.cancelled.labels(item.kind, item.model, "queued").inc()
-            else:
-                running.append(item)
-        for worker in self.workers.values():
-            held = [item for item in running if worker.held.get(item.id) is item]
-            for item in held:
-                worker.take_back(item)
-                self.metrics.cancelled.labels(item.kind, item.model, "running").inc()
-            if held:
-                worker.link.send(Abort([item.id for item in held]))
-        if self.sharing is not None:
-            self.orphans += self.sharing.withdraw(items)
-            self._replace(self.sharing)
-        self._dispatch_soon()  # not `_dispatch`: `_drop_late` may have called this method
+        """Removes the unsettled items of a submission that has ended early.
 
-    def _replace(self, sharing: SentenceSharing) -> None:
-        """Queues items that waited for an equal item, which was withdrawn.
-
-        If such an item is refused, its request fails, and more items lose the item that they waited
-        for. The outermost call handles all of them, because Python limits nested calls.
+        If an equal item waits for such an item, it takes its place in the lane or in the worker.
         """
-        if self.is_replacing:
-            return
-        self.is_replacing = True
-        try:
-            while self.orphans:
-                item = self.orphans.pop()
-                group = sharing.waiting_with(item)
-                if not group:  # its request has ended meanwhile
-                    continue
-                try:
-                    self._measure([item], item.deadline - time.perf_counter(), 1, is_first=False)
-                except ServiceError as error:
-                    for each in group:
-                        each.receiver.fail(error)
-                else:
-                    self._add(item)
-        finally:
-            self.is_replacing = False
+        aborted: dict[WorkerState, list[int]] = defaultdict(list)
+        for item in items:
+            heir = None if self.sharing is None else self.sharing.withdraw(item)
+            if item.queue is None:  # it waited for an equal item
+                continue
+            if heir is not None:
+                take_place(heir, item)
+            holders = (each for each in self.workers.values() if each.held.get(item.id) is item)
+            if (worker := next(holders, None)) is None:
+                is_served = self.queues[item.kind].get(item.model) is item.queue
+                if is_served and item.queue.lane(item).remove(item):
+                    self.metrics.cancelled.labels(item.kind, item.model, "queued").inc()
+                if heir is not None:
+                    self._add(heir)
+            elif heir is not None:
+                worker.held[item.id] = heir
+            else:
+                worker.take_back(item)
+                aborted[worker].append(item.id)
+                self.metrics.cancelled.labels(item.kind, item.model, "running").inc()
+        for worker, ids in aborted.items():
+            worker.link.send(Abort(ids))
+        self._dispatch_soon()  # not `_dispatch`: `_drop_late` may have called this method
 
     def worker_ready(
         self,
@@ -408,8 +391,7 @@ class Scheduler:
         if not self.workers:
             items += self._waiting()
         for item in items:
-            if not item.receiver.is_closed:
-                item.receiver.fail(UnavailableError("the device failed; try again", 5))
+            item.receiver.fail(UnavailableError("the device failed; try again", 5))
 
     def has_work(self, link: Link) -> bool:
         worker = self.workers.get(link)
@@ -430,6 +412,7 @@ class Scheduler:
         for item, value in finished:
             if item.id not in held:  # withdrawn when another item was settled
                 continue
+            item = held[item.id]  # an equal one, if it was withdrawn
             try:
                 self._settle(worker, item, value, now)
                 if (measure := self.kinds[item.kind].lengths) is not None:
@@ -483,13 +466,21 @@ class Scheduler:
 
     def _waiting(self) -> list[WorkItem]:
         queues = [queue for each in self.queues.values() for queue in each.values()]
-        return [item for queue in queues for item in queue.items()]
+        groups = [] if self.sharing is None else self.sharing.running.values()
+        return [item for group in (*(queue.items() for queue in queues), *groups) for item in group]
 
     def close(self) -> None:
         self.is_closed = True
         held = [item for worker in self.workers.values() for item in worker.held.values()]
         for item in [*self._waiting(), *held]:
             item.receiver.fail(stopping())
+
+
+def take_place(heir: WorkItem, item: WorkItem) -> None:
+    """Gives an item the state of an equal one, whose place in a lane or a worker it takes."""
+    for name in SHARED_STATE:
+        setattr(heir, name, getattr(item, name))
+    heir.dispatched = max(item.dispatched, heir.created)
 
 
 def unloaded(model: str) -> NotFoundError:

@@ -1,8 +1,9 @@
 """The task table: one row for each kind of work that the server does.
 
-A new kind needs a row in ROWS, an entry in KINDS, a class of work items, and an executor. If it
-has models of its own, their load function needs an entry in `service/workers/loading.py`. The
-scheduler and the main loop of a worker have no code for particular kinds.
+A new kind needs a row in ROWS, an entry in KINDS, a class of work items, and an executor in
+`service.workers.executors.EXECUTORS`. If it has models of its own, their load function needs an
+entry in `service/workers/loading.py`. The scheduler and the main loop of a worker have no code for
+particular kinds.
 """
 
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles
@@ -22,7 +23,7 @@ from service.metrics.definitions import TaskSeries
 from service.models.remote import RemoteFiles
 from service.scheduling.policies import RowPolicy, SlotPolicy, TaskKind, TokenPolicy
 from service.settings import Settings
-from service.workers.messages import AnyFiles, ExecutorSpec
+from service.workers.messages import AnyFiles
 
 EMBEDDING_SHARE = 0.44
 """Share of a worker's time for embedding or reranking while sentences are translated. The share is
@@ -33,7 +34,6 @@ ROWS = [
     TaskKind(
         item=TranslationItem,
         policy=RowPolicy(),
-        executor="service.workers.executors:TranslationExecutor",
         share=lambda _: None,
         series=TaskSeries(phases=("encode", "decode"), sides=("source", "target")),
         lengths=lambda item, hypotheses: (len(item.source), len(hypotheses[0].tokens)),
@@ -41,7 +41,6 @@ ROWS = [
     TaskKind(
         item=EmbeddingItem,
         policy=TokenPolicy(TRANSLATE),
-        executor="service.workers.executors:EmbeddingExecutor",
         share=lambda _: EMBEDDING_SHARE,
         series=TaskSeries(phases=("embed",), sides=("source",)),
         lengths=lambda item, _: (len(item.ids),),
@@ -49,7 +48,6 @@ ROWS = [
     TaskKind(
         item=RerankItem,
         policy=TokenPolicy(TRANSLATE),
-        executor="service.workers.executors:RerankExecutor",
         share=lambda _: EMBEDDING_SHARE,
         series=TaskSeries(phases=("rerank",), sides=("source",)),
         lengths=lambda item, _: (len(item.ids),),
@@ -57,7 +55,6 @@ ROWS = [
     TaskKind(
         item=AttentionItem,
         policy=SlotPolicy(TRANSLATE),
-        executor="service.workers.executors:AttentionExecutor",
         share=lambda settings: settings.attention_share,
         series=TaskSeries(phases=("attention",), sides=()),
         lengths=None,
@@ -84,5 +81,5 @@ def task_series() -> dict[str, TaskSeries]:
     return {row.name: row.series for row in ROWS}
 
 
-def executor_specs(settings: Settings) -> tuple[ExecutorSpec, ...]:
-    return tuple(ExecutorSpec(row.name, row.executor, row.share(settings)) for row in ROWS)
+def shares(settings: Settings) -> dict[str, float | None]:
+    return {row.name: row.share(settings) for row in ROWS}

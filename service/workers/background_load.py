@@ -1,10 +1,10 @@
 """Loads models, one at a time, in background threads while the worker goes on computing."""
 
-import itertools
 import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -45,19 +45,16 @@ def load_timed(
 
 
 class BackgroundLoads:
-    """The loads in progress. Public methods must be called from the worker's main thread."""
+    """The loads in progress. Its methods must be called from the worker's main thread."""
 
     def __init__(self) -> None:
-        self.threads: dict[int, str] = {}  # number of a load -> name of its model
-        self.wanted: dict[str, int] = {}  # name of a model -> number of its load, if not dropped
-        self.numbers = itertools.count()
-        self.current: int | None = None  # number of the load in progress, unless it was dropped
-        self.turn = threading.Condition()
-        self.outcomes: SimpleQueue[tuple[int, Outcome]] = SimpleQueue()
-        # The pipe holds a byte for each outcome, so that an idle worker can wait for an outcome.
-        self.arrivals, self.arriving = os.pipe()
-        self.is_closed = False
-        self.closing = threading.Lock()
+        self.waiting: dict[str, LoadOne] = {}  # by the name of the model
+        self.current: threading.Thread | None = None  # it has the name of its model
+        self.num_running = 0  # threads, including those of dropped loads
+        self.outcomes: SimpleQueue[tuple[threading.Thread, Outcome]] = SimpleQueue()
+        # Counts the outcomes, so that an idle worker can wait for one.
+        self.arrivals = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE)
+        weakref.finalize(self, os.close, self.arrivals).atexit = False
 
     def fileno(self) -> int:
         """Returns a descriptor that becomes readable when a load ends."""
@@ -65,60 +62,44 @@ class BackgroundLoads:
 
     def begin(self, name: str, load: LoadOne) -> None:
         """Begins to load a model. One is loaded at a time, and the process can end meanwhile."""
-        number = next(self.numbers)
-        self.threads[number] = name
-        self.wanted[name] = number
-        sys.setswitchinterval(SWITCH_SECONDS)
-        threading.Thread(target=self._run, args=(number, name, load), daemon=True).start()
+        self.waiting[name] = load
+        self._begin_next()
 
     def drop(self, name: str) -> bool:
         """Makes `finished` leave out the load of a model, and returns whether there was one.
 
         The next load does not wait for a dropped load, whose thread may hang.
         """
-        number = self.wanted.pop(name, None)
-        if number is not None:
-            self._end_turn(number)
-        return number is not None
+        if self.current is not None and self.current.name == name:
+            self.current = None
+            self._begin_next()
+            return True
+        return self.waiting.pop(name, None) is not None
 
     def finished(self) -> list[Outcome]:
         """Returns the loads that have ended since the last call; leaves out dropped loads."""
         found = []
         while not self.outcomes.empty():
-            number, outcome = self.outcomes.get()
-            os.read(self.arrivals, 1)
-            del self.threads[number]
-            if self.wanted.get(outcome.name) == number:
-                del self.wanted[outcome.name]
+            thread, outcome = self.outcomes.get()
+            os.eventfd_read(self.arrivals)
+            self.num_running -= 1
+            if thread is self.current:
                 found.append(outcome)
-            if not self.threads:
+                self.current = None
+                self._begin_next()
+            if not self.num_running:
                 sys.setswitchinterval(USUAL_SWITCH_SECONDS)
         return found
 
-    def close(self) -> None:
-        with self.closing:
-            self.is_closed = True
-            os.close(self.arrivals)
-            os.close(self.arriving)
+    def _begin_next(self) -> None:
+        if self.waiting and self.current is None:
+            name = next(iter(self.waiting))
+            arguments = name, self.waiting.pop(name)
+            self.current = threading.Thread(None, self._run, name, arguments, daemon=True)
+            self.num_running += 1
+            sys.setswitchinterval(SWITCH_SECONDS)
+            self.current.start()
 
-    def _end_turn(self, number: int) -> None:
-        with self.turn:
-            if self.current == number:
-                self.current = None
-                self.turn.notify_all()
-
-    def _run(self, number: int, name: str, load: LoadOne) -> None:
-        with self.turn:
-            self.turn.wait_for(lambda: self.current is None)
-            if self.wanted.get(name) == number:
-                self.current = number
-        if self.current == number:
-            outcome = load_timed(name, load)
-            self._end_turn(number)
-        else:  # the load was dropped before its turn
-            outcome = Outcome(name, LookupError(name), 0.0)
-        with self.closing:
-            if not self.is_closed:
-                self.outcomes.put((number, outcome))
-                del outcome  # the frames of an error hold memory
-                os.write(self.arriving, b"\0")
+    def _run(self, name: str, load: LoadOne) -> None:
+        self.outcomes.put((threading.current_thread(), load_timed(name, load)))
+        os.eventfd_write(self.arrivals, 1)

@@ -17,7 +17,11 @@ from model.inspection.query import AttentionJob
 from model.sequence import BatchStats
 from model.sequence import Sequence as SourceSequence
 from service.items import (
+    ATTENTION,
+    EMBED,
     NUM_BUCKETS,
+    RERANK,
+    TRANSLATE,
     AttentionItem,
     Done,
     EmbeddingItem,
@@ -200,8 +204,6 @@ class Executor(ABC, Generic[Item, Queue]):
     `service.workers.loading.LoadedModel.executables`, which computes, and the device.
     """
 
-    noun = "item"  # word for an item in the log
-
     def __init__(
         self, device: torch.device, backlogs: Sequence[Queue], budget: TokenBudget
     ) -> None:
@@ -237,16 +239,6 @@ class Executor(ABC, Generic[Item, Queue]):
     @property
     def is_amid_short_texts(self) -> bool:
         return False
-
-    @property
-    def num_rows(self) -> int:
-        """Number of occupied rows of an in-flight batch, which items can join between its steps."""
-        return 0
-
-    @property
-    def tokens_per_call(self) -> int:
-        """Largest number of tokens that a step of an in-flight batch decodes for each row."""
-        return 0
 
     @property
     def has_stats(self) -> bool:
@@ -290,21 +282,11 @@ class TranslationExecutor(Executor[TranslationItem, Backlog[TranslationItem]]):
     tokens. In all other cases, a token may change if two tokens have nearly the same score.
     """
 
-    noun = "sequence"
-
     def __init__(self, engine: Engine, device: torch.device) -> None:
         super().__init__(device, [Backlog()], TokenBudget())
         self.engine = engine
         self.bulk: set[int] = set()
         self.is_search_step = False
-
-    @property
-    def num_rows(self) -> int:
-        return self.engine.num_rows
-
-    @property
-    def tokens_per_call(self) -> int:
-        return self.engine.tokens_per_step
 
     @property
     def has_stats(self) -> bool:
@@ -411,8 +393,6 @@ class BatchExecutor(Executor[Item, Bucket[Item]]):
     is computed.
     """
 
-    phase: str  # name of the batches in the statistics
-
     def __init__(
         self,
         begin: Callable[[list[Item]], Any],
@@ -465,7 +445,7 @@ class BatchExecutor(Executor[Item, Bucket[Item]]):
         found = zip(items, values, strict=True)
         done = [Done(item.id, value) for item, value in found if item.id not in bucket.given_up]
         tokens = sum([item.num_tokens for item in items])
-        self.stats.append(BatchStats(self.phase, len(items), tokens, padding))
+        self.stats.append(BatchStats(items[0].kind, len(items), tokens, padding))
         bucket.end()
         return done
 
@@ -483,8 +463,7 @@ class Batch(Protocol):
 
 
 class EmbeddingExecutor(BatchExecutor[EmbeddingItem]):
-    noun = "text"
-    phase = "embed"
+    """Computes vectors of texts, or scores of pairs."""
 
     def __init__(
         self, begin: Callable[[Sequence[EmbeddingItem]], Batch], device: torch.device
@@ -500,18 +479,8 @@ class EmbeddingExecutor(BatchExecutor[EmbeddingItem]):
         return [finished[index].tobytes() for index in range(len(finished))], batch.padding_tokens
 
 
-class RerankExecutor(EmbeddingExecutor):
-    """Scores texts or pairs in the same way."""
-
-    noun = "pair"
-    phase = "rerank"
-
-
 class AttentionExecutor(BatchExecutor[AttentionItem]):
     """Captures the attention of all waiting items together."""
-
-    noun = "attention item"
-    phase = "attention"
 
     def __init__(
         self, begin: Callable[[Sequence[AttentionJob]], CapturePass], device: torch.device
@@ -520,3 +489,12 @@ class AttentionExecutor(BatchExecutor[AttentionItem]):
 
     def _finish(self, batch: CapturePass) -> tuple[list[list[Any]], int]:
         return batch.results(), 0
+
+
+EXECUTORS: Mapping[str, Callable[[Any, torch.device], Executor[Any, Any]]] = {
+    TRANSLATE: TranslationExecutor,
+    EMBED: EmbeddingExecutor,
+    RERANK: EmbeddingExecutor,
+    ATTENTION: AttentionExecutor,
+}
+"""Makes the executor of a task kind from the object that computes, such as an Engine."""

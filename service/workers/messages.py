@@ -66,20 +66,12 @@ class ModelSet:
 
 
 @dataclass(frozen=True, slots=True)
-class ExecutorSpec:
-    """The executor of a task kind in a worker, as given by its row in `service.tasks.table`."""
-
-    kind: str
-    path: str
-    share: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """First message of the server to a worker: models to load, and settings."""
 
     models: ModelSet
-    executors: tuple[ExecutorSpec, ...]  # of each task kind, in order of precedence
+    # Share of the time of each task kind, in order of precedence; None for translation.
+    shares: Mapping[str, float | None]
     device: str
     dtype: str
     shortlist: str

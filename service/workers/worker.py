@@ -1,7 +1,7 @@
 """The device worker: owns the loaded models, receives items, computes them, and reports results.
 
 It runs in a separate process (`python -m service.workers.worker FD`) and imports no HTTP code. It
-has no code for particular task kinds: the WorkerConfig names the executor of each kind.
+has no code for particular task kinds: `executors.EXECUTORS` has the executor of each kind.
 """
 
 import logging
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -36,7 +35,7 @@ from service.workers.device_memory import (
     is_out_of_memory,
     memory_bytes,
 )
-from service.workers.executors import Executor
+from service.workers.executors import EXECUTORS, Executor
 from service.workers.loading import LOADERS, Loaders, load, load_failed
 from service.workers.messages import (
     Abort,
@@ -62,26 +61,8 @@ logger = logging.getLogger("regard.worker")
 REPORT_SECONDS = 0.1
 """While there is work, the worker sends statistics of its batches at this interval."""
 
-HOLD_ROWS, HOLD_TOKENS = 16, 3
-"""If at least HOLD_ROWS rows are in use, a result is held back while each row decodes up to
-HOLD_TOKENS more tokens. Results that finish in this time are sent in one message, and their rows
-are filled together. A message costs the server and the worker about 1 ms; decoding one token of
-every row takes about as long. If a step decodes more than HOLD_TOKENS tokens per row, no result is
-held back."""
-
-
 BESIDE_SECONDS = 0.005
 """Steps of the foreground kind (translation) stay short for this time after other kinds' work."""
-
-
-NewExecutor = Callable[[Any, torch.device], Executor[Any, Any]]
-"""Makes an executor from the object that computes, such as an Engine, and the model's device."""
-
-
-def executor_class(path: str) -> NewExecutor:
-    module, _, name = path.partition(":")
-    found: NewExecutor = getattr(import_module(module), name)
-    return found
 
 
 @dataclass(eq=False)
@@ -91,16 +72,12 @@ class Worker:
     channel: Channel
     loaders: Loaders = field(default_factory=lambda: LOADERS)
     configure_log: Callable[[str, LogFormat], None] = lambda level, log_format: None
-    classes: dict[str, NewExecutor] = field(default_factory=dict)
     shares: dict[str, TimeShare] = field(default_factory=dict)
     loads: BackgroundLoads = field(default_factory=BackgroundLoads)
     is_stopping: bool = False
     exit_status: int = 0
     last_report: float = 0.0
     last_beside: float = 0.0  # when a kind other than the foreground kind last had work
-    held_tokens: int = 0  # tokens that each row decoded since the first result in `held`
-    # Results of the foreground kind, which may be held back.
-    held: list[Done] = field(default_factory=list)
     done: list[Done] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
     splits: Counter[str] = field(default_factory=Counter)
@@ -122,8 +99,6 @@ class Worker:
                     self._report()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             logger.info("the server is gone; the worker ends")
-        finally:
-            self.loads.close()
 
     def _start(self, config: WorkerConfig) -> None:
         self.configure_log(config.log_level, config.log_format)
@@ -135,9 +110,7 @@ class Worker:
                 select_device(config.device)
         else:
             set_time_slice(WORKER_SLICE_SECONDS)  # also of the threads that this one starts
-        for spec in config.executors:
-            self.classes[spec.kind] = executor_class(spec.path)
-            self.shares[spec.kind] = TimeShare(spec.share)
+        self.shares = {kind: TimeShare(share) for kind, share in config.shares.items()}
         models = {}
         for files in config.models.files:
             begin = partial(load, self.loaders, config.load(files))
@@ -154,8 +127,7 @@ class Worker:
         name, loaded = outcome.name, outcome.loaded
         assert not isinstance(loaded, Exception)
         for kind, executable in loaded.executables.items():
-            executor = self.classes[kind](executable, loaded.device)
-            self.shares[kind].executors[name] = executor
+            self.shares[kind].executors[name] = EXECUTORS[kind](executable, loaded.device)
         return loaded.resident(name, outcome.seconds)
 
     def _install(self) -> None:
@@ -233,9 +205,8 @@ class Worker:
             is_beside = any(other for other in others if other is not share)
             if share.share is None:
                 is_beside |= time.monotonic() - self.last_beside < BESIDE_SECONDS
-                self.held += share.run(is_beside, self._isolate)
-            else:
-                self.done += share.run(is_beside, self._isolate)
+            self.done += share.run(is_beside, self._isolate)
+            if share.share is not None:
                 self.last_beside = time.monotonic()
             if self.is_stopping:
                 return
@@ -261,7 +232,7 @@ class Worker:
         if is_out_of_memory(error):
             executor.shrink()
         for item in executor.isolate():
-            logger.error("%s %d cannot be computed", executor.noun, item.id, exc_info=error)
+            logger.error("%s item %d cannot be computed", item.kind, item.id, exc_info=error)
             self.failed.append(Failed(item.id, type(error).__name__, is_out_of_memory(error)))
         free_memory(executor.device, error)
 
@@ -271,9 +242,9 @@ class Worker:
         # Statistics are sent even before a long batch has results, because the server kills a
         # silent worker.
         has_figures = any(executor or executor.has_stats for _, executor in self._executors())
-        if not (self._has_results() or (has_figures and is_due)):
+        if not (self.done or self.failed or (has_figures and is_due)):
             return
-        report = Report(done=self.held + self.done, failed=self.failed)
+        report = Report(done=self.done, failed=self.failed)
         if is_due:
             self.last_report = now
             report = replace(
@@ -285,8 +256,7 @@ class Worker:
             )
             self.splits, self.out_of_memory = Counter(), Counter()
         self.channel.send(report)
-        self.held, self.done, self.failed = [], [], []
-        self.held_tokens = 0
+        self.done, self.failed = [], []
 
     def _drain_stats(self) -> dict[str, dict[BatchStats, int]]:
         batches: dict[str, dict[BatchStats, int]] = defaultdict(dict)
@@ -294,17 +264,6 @@ class Worker:
             for stats, count in Counter(executor.drain_stats()).items():
                 batches[name][stats] = batches[name].get(stats, 0) + count
         return dict(batches)
-
-    def _has_results(self) -> bool:
-        if self.done:
-            return True
-        if not (self.held or self.failed):
-            self.held_tokens = 0
-            return False
-        executors = [executor for _, executor in self._executors()]
-        self.held_tokens += max((each.tokens_per_call for each in executors), default=0)
-        rows = sum(each.num_rows for each in executors)
-        return rows < HOLD_ROWS or self.held_tokens > HOLD_TOKENS
 
 
 def main() -> int:

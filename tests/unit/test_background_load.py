@@ -5,7 +5,6 @@ import select
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -25,10 +24,8 @@ from tests.workers import LIMIT_SECONDS, until
 
 
 @pytest.fixture
-def loads() -> Iterator[BackgroundLoads]:
-    loads = BackgroundLoads()
-    yield loads
-    loads.close()
+def loads() -> BackgroundLoads:
+    return BackgroundLoads()
 
 
 def loaded_model() -> LoadedModel:
@@ -105,7 +102,7 @@ def test_dropped_load_has_no_outcome_though_its_model_is_loaded_again(
     loads.begin("a", lambda: load(new))
     may_end.set()
     found: list[Outcome] = []
-    while loads.threads:
+    while loads.num_running:
         found += wait(loads)
     (outcome,) = found
     assert outcome.loaded is new
@@ -130,29 +127,10 @@ def test_load_that_is_dropped_before_its_turn_is_not_begun(loads: BackgroundLoad
     loads.begin("c", loaded_model)
     may_end.set()
     found: list[Outcome] = []
-    while loads.threads:
+    while loads.num_running:
         found += wait(loads)
     assert [each.name for each in found] == ["a", "c"]
     assert not begun
-
-
-def test_load_that_ends_after_the_worker_has_no_outcome() -> None:
-    loads = BackgroundLoads()
-    may_end, has_ended = threading.Event(), threading.Event()
-
-    def load() -> LoadedModel:
-        assert may_end.wait(LIMIT_SECONDS)
-        has_ended.set()
-        return loaded_model()
-
-    loads.begin("a", load)
-    (thread,) = (each for each in threading.enumerate() if each.daemon and "_run" in each.name)
-    loads.close()
-    may_end.set()
-    thread.join(LIMIT_SECONDS)
-    assert has_ended.is_set()
-    assert loads.outcomes.empty()
-    sys.setswitchinterval(USUAL_SWITCH_SECONDS)
 
 
 def test_held_bytes_are_those_of_all_weights_once() -> None:

@@ -203,7 +203,7 @@ def test_batch_that_fails_leaves_the_batches_of_other_buckets(bench: Bench) -> N
 def real(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingExecutor:
     folder = tmp_path_factory.mktemp("models") / "tiny"
     write_model(folder, hidden_size=32, intermediate_size=64)
-    config = WorkerConfig(ModelSet(), (), "cpu", "float32", "auto", EngineLimits(), threads=1)
+    config = WorkerConfig(ModelSet(), {}, "cpu", "float32", "auto", EngineLimits(), threads=1)
     loaded = load_embedder(read_folder(folder), config)
     return EmbeddingExecutor(loaded.executables[EMBED], loaded.device)
 

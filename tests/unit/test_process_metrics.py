@@ -63,20 +63,6 @@ def test_child_that_has_ended_has_no_series(child: int) -> None:
         assert [read(registry, name, process) for name in NAMES] == [None, None, None]
 
 
-def test_name_of_the_command_may_hold_spaces_and_brackets(tmp_path: Path) -> None:
-    folder = tmp_path / str(os.getpid())
-    (folder / "fd").mkdir(parents=True)
-    (folder / "fd" / "0").touch()
-    zeros = " ".join("0" * 10)
-    (folder / "stat").write_text(f"7 (a) b) c) S {zeros} 300 200 0 0")
-    (folder / "statm").write_text("9 5 1 1 0 1 0")
-    registry = CollectorRegistry()
-    ProcessMetrics(registry, proc=tmp_path)
-    assert read(registry, NAMES[0], "main") == 500 / os.sysconf("SC_CLK_TCK")
-    assert read(registry, NAMES[1], "main") == 5 * os.sysconf("SC_PAGE_SIZE")
-    assert read(registry, NAMES[2], "main") == 1
-
-
 def test_child_that_is_ending_has_no_series(child: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The descriptors of a process without memory belong to root."""
     listdir = os.listdir

@@ -54,7 +54,7 @@ def test_replicas_follow_the_waiting_tokens_and_leave_when_rows_are_free(
 
 def test_load_counts_the_waiting_tokens_and_the_used_rows_of_the_fullest_model() -> None:
     lane = SimpleNamespace
-    queue = SimpleNamespace(interactive=lane(tokens=7), bulk=lane(tokens=30))
+    queue = SimpleNamespace(lanes=[lane(tokens=7), lane(tokens=30)])
     rows, texts = (
         SimpleNamespace(policy=SimpleNamespace(counts_rows=has)) for has in (True, False)
     )

@@ -31,7 +31,7 @@ from tests.unit.scheduling import begin, make_scheduler, numbers, sentences, set
 
 ANY = Path(__file__)  # the processes read no files
 FILES = ModelFiles("en", "pt", ANY, ANY, ANY, None, 3.0)
-CONFIG = WorkerConfig(ModelSet((FILES,)), (), "cpu", "float32", "auto", EngineLimits(), threads=1)
+CONFIG = WorkerConfig(ModelSet((FILES,)), {}, "cpu", "float32", "auto", EngineLimits(), threads=1)
 RESIDENT = Resident("en-pt", "cpu", "float32", 0.1, max_rows=8, config=tiny_config())
 READY = Ready({"en-pt": RESIDENT})
 SECRET = "Rumpelstiltskin"

@@ -100,7 +100,7 @@ def test_items_without_free_rows_wait_in_order(
     assert executor.step() == []
     assert admitted(script) == first
     executor.abort([first[0], late[0]])
-    assert executor.num_rows == MAX_ROWS - 1
+    assert executor.engine.num_rows == MAX_ROWS - 1
     done, failed = finish(executor)
     assert admitted(script) == [*first, *late[1:]]
     assert (sorted(done), failed) == ([*first[1:], *late[1:]], [])
@@ -109,9 +109,9 @@ def test_items_without_free_rows_wait_in_order(
 def test_waiting_items_are_encoded_together(executor: TranslationExecutor) -> None:
     executor.add(items(1, 2))
     executor.add(items(3))
-    assert (len(executor), executor.num_running, executor.num_rows) == (3, 0, 0)
+    assert (len(executor), executor.num_running, executor.engine.num_rows) == (3, 0, 0)
     assert step(executor) == ([], [])
-    assert (len(executor), executor.num_running, executor.num_rows) == (3, 3, 3)
+    assert (len(executor), executor.num_running, executor.engine.num_rows) == (3, 3, 3)
     assert executor.has_stats
     assert executor.drain_stats() == [BatchStats("encode", 3, 6, 0), BatchStats("decode", 3, 3, 0)]
     assert not executor.has_stats
@@ -122,9 +122,9 @@ def test_items_join_the_batch_and_leave_it_one_by_one(executor: TranslationExecu
     assert step(executor) == ([], [])
     executor.add(items(2, beam=3, is_bulk=True))
     assert step(executor) == ([1], [])
-    assert (len(executor), executor.num_running, executor.num_rows) == (1, 1, 3)
+    assert (len(executor), executor.num_running, executor.engine.num_rows) == (1, 1, 3)
     assert step(executor) == ([2], [])
-    assert (len(executor), executor.num_running, executor.num_rows) == (0, 0, 0)
+    assert (len(executor), executor.num_running, executor.engine.num_rows) == (0, 0, 0)
 
 
 def test_aborted_item_that_waits_is_not_admitted(
@@ -145,7 +145,7 @@ def test_rows_of_an_aborted_item_are_free_at_once(
     executor.step()
     executor.abort([1])
     assert script.aborted == [1]
-    assert (len(executor), executor.num_rows) == (0, 0)
+    assert (len(executor), executor.engine.num_rows) == (0, 0)
     assert not executor.current.given_up  # ids of aborted items do not pile up
     executor.add(items(2, beam=MAX_ROWS))
     assert finish(executor) == ([2], [])
@@ -159,7 +159,7 @@ def test_item_at_fault_fails_alone_and_the_others_are_decoded_again(
     assert finish(executor) == ([1, 2, 4], [3])
     # One batch of four, then its halves, then the halves of the second half.
     assert admitted(script) == [1, 2, 3, 4, 1, 2, 3, 4, 3, 4]
-    assert executor.num_rows == 0
+    assert executor.engine.num_rows == 0
 
 
 def test_one_half_is_decoded_at_a_time(executor: TranslationExecutor, script: Script) -> None:
@@ -252,7 +252,7 @@ def test_half_whose_items_are_all_aborted_makes_way_for_the_other(
     step(executor)
     step(executor)
     executor.abort([1, 2])
-    assert (len(executor), executor.num_rows) == (2, 0)
+    assert (len(executor), executor.engine.num_rows) == (2, 0)
     assert finish(executor) == ([3], [4])
 
 
@@ -264,7 +264,7 @@ def test_failed_batch_whose_items_are_all_aborted_is_gone(
     step(executor)
     step(executor)
     executor.abort([1, 2, 3, 4])
-    assert (len(executor), executor.num_running, executor.num_rows) == (0, 0, 0)
+    assert (len(executor), executor.num_running, executor.engine.num_rows) == (0, 0, 0)
     executor.add(items(5, 6))
     assert finish(executor) == ([5, 6], [])
     assert admitted(script)[-2:] == [5, 6]

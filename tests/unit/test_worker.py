@@ -1,14 +1,10 @@
 """The worker at the end of a socket, with engines that echo their input (tests/workers.py)."""
 
-import math
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 import torch
@@ -16,13 +12,10 @@ import torch
 from service import logs
 from service.ipc.channel import Channel
 from service.ipc.machine import WORKER_SLICE_SECONDS
-from service.items import TRANSLATE, Done
 from service.workers import worker as worker_module
 from service.workers.device_memory import memory_bytes
-from service.workers.executors import TranslationExecutor
 from service.workers.messages import Abort, Compute, Ready, Report, Stop
-from service.workers.time_share import TimeShare
-from service.workers.worker import HOLD_ROWS, HOLD_TOKENS, Worker
+from service.workers.worker import Worker
 from tests.unit.worker_talk import Start, config, sentences, tokens_of
 from tests.workers import ECHO_CONFIG, Script, until
 
@@ -147,75 +140,6 @@ def test_memory_is_that_of_this_process() -> None:
     memory = memory_bytes()
     assert 10_000_000 < memory["resident"] < 100_000_000_000
     assert ("peak" in memory) == torch.cuda.is_available()
-
-
-class Sent:
-    def __init__(self) -> None:
-        self.reports: list[Report] = []
-
-    def send(self, report: Report) -> None:
-        self.reports.append(report)
-
-
-Beside = Callable[[int, int], tuple[Worker, Sent]]
-
-
-@pytest.fixture
-def beside_batch() -> Iterator[Beside]:
-    """Returns a worker with one sentence under way; figures of its batch are never due.
-
-    No engine computes: only the number of rows and the tokens of a step matter.
-    """
-    workers: list[Worker] = []
-
-    def begin(rows: int, tokens: int) -> tuple[Worker, Sent]:
-        sent = Sent()
-        worker = Worker(cast("Channel", sent))
-        workers.append(worker)
-        engine: Any = SimpleNamespace(
-            num_rows=rows, tokens_per_step=tokens, stats=[], drain_stats=list
-        )
-        share = worker.shares[TRANSLATE] = TimeShare(None)
-        executor = share.executors["en-pt"] = TranslationExecutor(engine, torch.device("cpu"))
-        executor.add(sentences(1000))
-        worker.last_report = math.inf
-        return worker, sent
-
-    yield begin
-    for worker in workers:
-        worker.loads.close()
-
-
-@pytest.mark.parametrize(
-    ("rows", "tokens", "num_steps"),
-    [(HOLD_ROWS - 1, 1, 1), (HOLD_ROWS, 1, HOLD_TOKENS + 1), (HOLD_ROWS, HOLD_TOKENS + 1, 1)],
-)
-def test_results_wait_a_few_steps_for_others_beside_a_full_batch(
-    beside_batch: Beside, rows: int, tokens: int, num_steps: int
-) -> None:
-    worker, sent = beside_batch(rows, tokens)
-    for reports in range(3):  # a result ends in every step
-        for number in range(num_steps):
-            assert len(sent.reports) == reports
-            worker.held.append(Done(number, []))
-            worker._report()
-        assert [done.id for done in sent.reports[-1].done] == list(range(num_steps))
-        assert not worker.held
-    worker._report()
-    assert len(sent.reports) == 3
-
-
-def test_held_results_are_sent_with_results_that_do_not_wait(beside_batch: Beside) -> None:
-    worker, sent = beside_batch(HOLD_ROWS, 1)
-    worker.held.append(Done(1, []))
-    worker._report()
-    assert not sent.reports
-    worker.done.append(Done(2, b""))  # an embedding
-    worker._report()
-    (report,) = sent.reports
-    assert [done.id for done in report.done] == [1, 2]
-    assert not worker.held
-    assert not worker.done
 
 
 def test_program_serves_the_socket_that_it_inherits(

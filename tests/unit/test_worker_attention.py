@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.workers.worker import HOLD_ROWS
 from tests.unit.worker_bench import ATTENTION_SLICE_SECONDS, Start, benches, pair
 
 STEP_SECONDS = 0.0004
@@ -71,9 +70,8 @@ def test_models_divide_the_time_beside_translations(start: Start) -> None:
 
 
 def test_results_are_sent_at_once(start: Start) -> None:
-    """The same beside a full batch, where results of translations wait for others."""
     bench = start(0.5)
-    bench.translate(0.0001, rows=HOLD_ROWS)
+    bench.translate(0.0001)
     bench.send(pair(1), pair(2))
     while bench.attention:
         assert not bench.done

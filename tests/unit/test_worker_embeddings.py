@@ -10,7 +10,7 @@ from service.tasks.table import EMBEDDING_SHARE
 from service.workers.executors import OLDEST_SHARE
 from service.workers.messages import Compute
 from service.workers.time_share import MAX_CREDIT_SECONDS, MAX_OVERDRAFT_SECONDS
-from service.workers.worker import BESIDE_SECONDS, HOLD_ROWS, REPORT_SECONDS
+from service.workers.worker import BESIDE_SECONDS, REPORT_SECONDS
 from tests.unit.worker_bench import (
     ATTENTION_SLICE_SECONDS,
     POISON,
@@ -163,9 +163,8 @@ def test_long_texts_of_a_model_keep_a_share_beside_short_texts_of_another(start:
 
 
 def test_vectors_are_sent_at_once(start: Start) -> None:
-    """The same beside a full batch, where results of translations wait for others."""
     bench = start()
-    bench.translate(0.001, rows=HOLD_ROWS)
+    bench.translate(0.001)
     bench.send(text(1))
     while bench.text_slices < TEXT_SLICES:
         assert not bench.done
@@ -198,7 +197,7 @@ def test_text_that_cannot_be_embedded_fails_alone(
     bench.send(text(1, length=20), text(7, length=20, token=POISON), text(2, length=20))
     bench.finish()
     assert (bench.done, bench.failed) == ([1, 2], [7])
-    assert "text 7 cannot be computed" in caplog.text
+    assert "embed item 7 cannot be computed" in caplog.text
     assert bench.total("splits", "tiny") == 2  # of three texts, then of two
     assert bench.total("out_of_memory", "tiny") == 0
 
@@ -233,7 +232,7 @@ def test_text_that_runs_out_of_memory_is_reported_as_such(start: Start) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "has_text", "low_latency"),
-    [(HOLD_ROWS, False, False), (1, False, False), (1, True, True), (HOLD_ROWS, True, True)],
+    [(16, False, False), (1, False, False), (1, True, True), (16, True, True)],
 )
 def test_batch_has_low_latency_beside_texts(
     start: Start, rows: int, has_text: bool, low_latency: bool
@@ -250,7 +249,7 @@ def test_batch_has_low_latency_for_a_moment_after_texts(start: Start) -> None:
     bench = start()
     bench.send(text(1))
     bench.finish()
-    bench.translate(STEP_SECONDS, HOLD_ROWS)
+    bench.translate(STEP_SECONDS)
     assert bench.has_low_latency()
     bench.clock.now += BESIDE_SECONDS
     assert not bench.has_low_latency()
@@ -258,7 +257,7 @@ def test_batch_has_low_latency_for_a_moment_after_texts(start: Start) -> None:
 
 def test_batch_has_low_latency_beside_another_model(start: Start) -> None:
     bench = start()
-    bench.translate(STEP_SECONDS, HOLD_ROWS)
+    bench.translate(STEP_SECONDS)
     assert not bench.has_low_latency()
     bench.send(sentence(1, "pt-en"))
     assert bench.has_low_latency()
@@ -269,7 +268,7 @@ def test_batch_has_low_latency_beside_another_model(start: Start) -> None:
 def test_batch_has_low_latency_while_a_sentence_of_it_is_bulk_work(start: Start) -> None:
     """A sentence that arrives then is of a small request, and waits for the end of the step."""
     bench = start()
-    bench.translate(STEP_SECONDS, HOLD_ROWS)
+    bench.translate(STEP_SECONDS)
     bench.send(sentence(1), sentence(2, is_bulk=True))
     assert bench.has_low_latency()
     bench.abort(2)

@@ -31,7 +31,7 @@ def test_sentences_at_fault_are_found_and_the_others_translated(
     assert talk.done.keys() == {*range(16)} - {3, 10}
     assert talk.total("splits") == 7  # 16, two of 8, two of 4, two of 2
     assert talk.total("out_of_memory") == 0
-    assert "sequence 3 cannot be computed" in caplog.text
+    assert "translate item 3 cannot be computed" in caplog.text
     talk.send(Compute(sentences(20)))
     talk.hear(17)
     assert 20 in talk.done
@@ -126,7 +126,6 @@ def test_fault_after_all_were_aborted_fails_no_sentence(script: Script) -> None:
         share = worker.shares[TRANSLATE] = TimeShare(None)
         executor = share.executors["en-pt"] = TranslationExecutor(engine, torch.device("cpu"))
         worker._isolate("en-pt", executor, RuntimeError("a fault of the device"))
-        worker.loads.close()
         assert not worker.failed
         assert not worker.splits["en-pt"]
         assert worker.is_idle
@@ -153,7 +152,6 @@ def test_fatal_error_ends_the_turn_and_is_reported_once(
         sliced.run(True, worker._isolate)
         assert worker.exit_status == 1
         assert worker.is_stopping
-        worker.loads.close()
         theirs.close()
         server = Channel(ours)
         assert isinstance(server.receive(), DeviceLost)

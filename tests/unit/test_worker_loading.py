@@ -105,7 +105,7 @@ def test_cpu_decides_rows_and_shortlist(
     built_in: ModelFiles, shortlist: str, is_used: bool
 ) -> None:
     limits = EngineLimits(max_rows=0, max_source_tokens=32, max_batch_tokens=64)
-    wanted = WorkerConfig(ModelSet(), (), "cpu", "float32", shortlist, limits, threads=1)
+    wanted = WorkerConfig(ModelSet(), {}, "cpu", "float32", shortlist, limits, threads=1)
     loaded = load_translation_model(built_in, wanted)
     engine = loaded.executables[TRANSLATE]
     assert loaded.max_rows == CPU_ROWS

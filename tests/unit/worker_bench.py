@@ -31,12 +31,12 @@ from service.items import (
     WorkItem,
 )
 from service.settings import Settings
-from service.tasks.table import executor_specs
+from service.tasks.table import shares
 from service.workers import device_time
 from service.workers import worker as worker_module
 from service.workers.executors import AttentionExecutor
 from service.workers.loading import LoadedModel, Loaders
-from service.workers.messages import Abort, Compute, ExecutorSpec, ModelSet, Report, WorkerConfig
+from service.workers.messages import Abort, Compute, ModelSet, Report, WorkerConfig
 from service.workers.time_share import TimeShare
 from service.workers.worker import Worker
 from tests.attention_jobs import random_pairs
@@ -61,10 +61,9 @@ EMBEDDING_FILES = tuple(EmbeddingFiles(name, NOWHERE, NOWHERE, None) for name in
 MODELS = ModelSet(TRANSLATION_FILES + EMBEDDING_FILES)
 
 
-def specs(attention_share: float = 0.1) -> tuple[ExecutorSpec, ...]:
-    """Returns how a worker computes each task kind."""
+def shares_with(attention_share: float = 0.1) -> dict[str, float | None]:
     settings: dict[str, Any] = {"attention_share": attention_share}
-    return executor_specs(Settings(**settings))
+    return shares(Settings(**settings))
 
 
 def sentence(number: int, model: str = "en-pt", is_bulk: bool = False) -> TranslationItem:
@@ -104,7 +103,6 @@ class FakeEngine:
         self.step_seconds = 0.0
         self.admit_seconds = 0.0
         self.num_steps = 0
-        self.tokens_per_step = 1
         self.free_rows = math.inf
         self.low_latency = False
         self.running: set[int] = set()
@@ -212,7 +210,7 @@ class Bench:
         self.worker = Worker(cast("Channel", channel), loaders)
         limits, threads = EngineLimits(), torch.get_num_threads()
         config = WorkerConfig(
-            MODELS, specs(attention_share), "cpu", "float32", "auto", limits, threads
+            MODELS, shares_with(attention_share), "cpu", "float32", "auto", limits, threads
         )
         self.worker._start(config)
         self.sent.clear()  # the Ready
@@ -307,14 +305,6 @@ Start = Callable[..., Bench]
 @contextmanager
 def benches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     clock = Clock()
-    started: list[Bench] = []
-
-    def start(attention_share: float = 0.1) -> Bench:
-        started.append(Bench(clock, attention_share))
-        return started[-1]
-
     monkeypatch.setattr(worker_module, "time", clock)
     monkeypatch.setattr(device_time, "time", clock)
-    yield start
-    for bench in started:
-        bench.worker.loads.close()
+    yield lambda attention_share=0.1: Bench(clock, attention_share)

@@ -10,7 +10,7 @@ from model.sequence import DecodingOptions, EngineLimits
 from service.ipc.channel import Channel
 from service.items import Done, Failed, TranslationItem
 from service.workers.messages import FromWorker, ModelSet, Report, ToWorker, WorkerConfig
-from tests.unit.worker_bench import specs
+from tests.unit.worker_bench import shares_with
 from tests.workers import Script, ThreadWorker
 
 
@@ -23,7 +23,7 @@ def files(source: str, target: str) -> ModelFiles:
 def config(*pairs: str, max_rows: int = 8) -> WorkerConfig:
     limits = EngineLimits(max_rows=max_rows, max_source_tokens=128)
     models = ModelSet(tuple(files(*pair.split("-")) for pair in pairs or ("en-pt",)))
-    return WorkerConfig(models, specs(), "cpu", "float32", "auto", limits, 1)
+    return WorkerConfig(models, shares_with(), "cpu", "float32", "auto", limits, 1)
 
 
 class Talk:

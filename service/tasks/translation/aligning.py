@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from os.path import commonprefix
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,17 +121,12 @@ def _places(sentence: Sentence, text: str) -> dict[str, Span]:
 
 @dataclass(slots=True)
 class _Words:
-    """The words that a model read or wrote, and their places in the final text.
+    """The words that a model read or wrote, and their places in the final text."""
 
-    Attributes:
-        groups: Words that the final text joins, [first, end). All stand-ins of one span are joined.
-        spans: Place of each group in code points; empty if the final text does not have it.
-        markers: Marker of the protected span that each group is; "" for another word.
-    """
-
+    # Words that the final text joins, [first, end). All stand-ins of one span are joined.
     groups: list[Span]
-    spans: list[Span]
-    markers: list[str]
+    spans: list[Span]  # of each group in code points; empty if the final text does not have it
+    markers: list[str]  # of the protected span that each group is; "" for another word
 
     @property
     def is_kept(self) -> list[bool]:
@@ -187,17 +183,10 @@ def _edited(before: str, after: str) -> list[Span]:
     The case, the typography, and one run of characters, may have changed. All characters of this
     run have the place of the run that replaces them.
     """
-
-    def num_equal(before: str, after: str) -> int:
-        pairs = zip(before, after, strict=False)
-        return next(
-            (number for number, (one, other) in enumerate(pairs) if one.lower() != other.lower()),
-            min(len(before), len(after)),
-        )
-
     before, after = plain(before), plain(after)
-    head = num_equal(before, after)
-    tail = num_equal(before[head:][::-1], after[head:][::-1])
+    one, other = ([*map(str.lower, text)] for text in (before, after))
+    head = len(commonprefix([one, other]))
+    tail = len(commonprefix([one[head:][::-1], other[head:][::-1]]))
     changed = (head, len(after) - tail)
     return [
         *((place, place + 1) for place in range(head)),

@@ -56,17 +56,11 @@ Listed = Mapping[Sentence, list[TranslationItem]]
 
 @dataclass(slots=True)
 class Candidate:
-    """A translation of a phrase.
+    """A translation of a phrase."""
 
-    Attributes:
-        text: The translation, with markers for its spans.
-        hypothesis: The translation without the number, with its log-probabilities.
-        totals: Log-probability after the number, by the number of each search that has found it.
-    """
-
-    text: str
-    hypothesis: Hypothesis
-    totals: dict[int, float]
+    text: str  # with markers for its spans
+    hypothesis: Hypothesis  # without the number, with its log-probabilities
+    totals: dict[int, float]  # log-probability by the number of each search that has found it
 
 
 async def translate(sentences: Sequence[Sentence], pipeline: PivotPipeline, beam_size: int) -> None:

@@ -48,51 +48,35 @@ class SentenceScore:
 
 @dataclass(slots=True, eq=False)
 class TranslatedText:
-    """A text with its sentences, and its translation once all sentences are translated.
+    """A text with its sentences, and its translation once all sentences are translated."""
 
-    Attributes:
-        route: Models that translate the text, in order; empty if the text stays as it is.
-        detected: Detected source language; None if the request names it.
-        separators: Text before, between and after the sentences, with markers.
-        languages: Codes of source and target.
-        protected: Protected spans of the text. A model must not change them.
-        max_tokens: Limit of the number of tokens of a sentence, without EOS.
-        num_cut: Number of sentences that were cut into pieces, because they had too many tokens.
-        capitals: Maps the marker of a glossary term to the marker of the term with a capital first
-            letter. The second marker is used at the start of a translated sentence.
-        origins: Span in the given text of each character of the translated text. It is empty if
-            the two are equal, or if no alignment is requested.
-        number: Index of the text in its request.
-        index: Index of its first sentence: 0, unless the text is a part of another text.
-        text: Best translation, with the separators.
-        alternatives: Other translations, best first, all different.
-        scores: Score of each sentence; empty unless the request asks for them.
-        alignments: Alignment of the words of each sentence, in code points of the text and of its
-            translation; None unless the request asks for alignments.
-        warnings: Guards that reject the final translations of sentences.
-        attributes: Values of attributes in the text's tags, as texts of their own, by value. Their
-            sentences are numbered after those of the text.
-        substitutes: Models of this server that translated sentences in place of a remote model.
-    """
-
-    route: tuple[Direction, ...]
-    detected: Detection | None
-    separators: tuple[str, ...]
+    route: tuple[Direction, ...]  # models in their order; empty if the text stays as it is
+    detected: Detection | None  # source language; None if the request names it
+    separators: tuple[str, ...]  # text before, between and after the sentences, with markers
     sentences: list["Sentence"] = field(default_factory=list)
-    languages: tuple[str, str] = ("", "")
-    protected: ProtectedText = NO_SPANS
-    max_tokens: int = 0
-    num_cut: int = 0
+    languages: tuple[str, str] = ("", "")  # codes of source and target
+    protected: ProtectedText = NO_SPANS  # spans that a model must not change
+    max_tokens: int = 0  # of a sentence, without EOS
+    num_cut: int = 0  # sentences that were cut into pieces, because they had too many tokens
+    # Maps the marker of a glossary term to the marker of the term with a capital first letter. The
+    # second marker is used at the start of a translated sentence.
     capitals: dict[str, str] = field(default_factory=dict)
+    # Span in the given text of each character of the translated text. It is empty if the two are
+    # equal, or if no alignment is requested.
     origins: Sequence[Span] = ()
-    number: int = 0
-    index: int = 0
-    text: str = ""
-    alternatives: list[str] = field(default_factory=list)
-    scores: list[SentenceScore] = field(default_factory=list)
+    number: int = 0  # index of the text in its request
+    index: int = 0  # of its first sentence: 0, unless the text is a part of another text
+    text: str = ""  # best translation, with the separators
+    alternatives: list[str] = field(default_factory=list)  # best first, all different
+    scores: list[SentenceScore] = field(default_factory=list)  # of each sentence, if requested
+    # Alignment of the words of each sentence, in code points of the text and of its translation;
+    # None unless the request asks for alignments.
     alignments: list[Alignment] | None = None
     warnings: list[GuardWarning] = field(default_factory=list)
+    # Values of attributes in the text's tags, as texts of their own, by value. Their sentences are
+    # numbered after those of the text.
     attributes: dict[str, "TranslatedText"] = field(default_factory=dict)
+    # Models of this server that translated sentences in place of a remote model.
     substitutes: dict[str, None] = field(default_factory=dict)
 
     @property
@@ -197,42 +181,27 @@ class TranslatedText:
 
 @dataclass(slots=True, eq=False)
 class Sentence:
-    """A sentence of a text, from its tokens to its translation.
-
-    Attributes:
-        text: The text that the sentence is in.
-        index: Index of the sentence in the whole text.
-        source: The sentence with markers for its protected spans, without its inline tags;
-            `terminology` may have replaced terms in it.
-        ids: Token ids that the model reads first, EOS included.
-        given: The sentence with its own capitals.
-        tags: Inline tags, with their places in `source`.
-        terms: First words of the glossary's terms that keep their capital letters.
-        hints: Terms of the glossary, and texts around the sentence, for a remote model.
-        has_spans: Whether the model must read a carrier in place of `source`.
-        carrier: Carrier that the model has read last. If `has_spans` is true and there is none, the
-            sentence already contains a stand-in, or is too long with stand-ins.
-        carrier_ids: Token ids of the carrier, EOS included.
-        prefix: Target ids that the translation begins with.
-        in_parts: The translation, with markers, if the sentence was translated in parts.
-        result: Result of the last translation.
-        decoded: Decoded translations by rank. Those of a sentence with tags have their tags.
-    """
+    """A sentence of a text, from its tokens to its translation."""
 
     text: TranslatedText
-    index: int
+    index: int  # in the whole text
+    # The sentence with markers for its protected spans, without its inline tags. `terminology` may
+    # have replaced terms in it.
     source: str
-    ids: list[int]
-    given: str
-    tags: Sequence[Tag] = ()
-    terms: Collection[str] = ()
-    hints: Hints = NO_HINTS
+    ids: list[int]  # tokens that the model reads first, EOS included
+    given: str  # the sentence with its own capitals
+    tags: Sequence[Tag] = ()  # inline tags, with their places in `source`
+    terms: Collection[str] = ()  # first words of the glossary's terms that keep their capitals
+    hints: Hints = NO_HINTS  # for a remote model
+    # Whether the model must read a carrier in place of `source`. If there is none, the sentence
+    # already contains a stand-in, or is too long with stand-ins.
     has_spans: bool = False
-    carrier: Carrier | None = None
-    carrier_ids: list[int] = field(default_factory=list)
-    prefix: tuple[int, ...] = ()
-    in_parts: str | None = None
-    result: Result = field(init=False)
+    carrier: Carrier | None = None  # that the model has read last
+    carrier_ids: list[int] = field(default_factory=list)  # EOS included
+    prefix: tuple[int, ...] = ()  # target ids that the translation begins with
+    in_parts: str | None = None  # translation with markers, if it was translated in parts
+    result: Result = field(init=False)  # of the last translation
+    # Decoded translations by rank. Those of a sentence with tags have their tags.
     decoded: dict[int, str] = field(default_factory=dict)
 
     @property

@@ -83,41 +83,28 @@ PREFIX_PER_SOURCE_TOKEN = 2
 
 @dataclass(slots=True)
 class TranslationRequest:
-    """A request for translations, with resolved language codes.
-
-    Attributes:
-        source: Served language, or None to detect the language of each text.
-        split_sentences: Whether texts are split into sentences. If false, a plain text is one
-            sentence, and a text with markup has one sentence for each block.
-        is_aligned: Whether the words of each sentence and its translation are aligned. Such a
-            request is refused if no single model has the language pair, or if the model is remote.
-            Such a request must not have markup or `terms`.
-        is_html: Whether the texts are HTML.
-        xml: Meaning of the tags if the texts are XML, else None.
-        split_lines: Whether every line break ends a sentence. Ignored without `split_sentences`.
-            If false, a line break of HTML still ends a paragraph or an item of a list.
-        is_bulk: Whether the sentences wait in the bulk lane even if they are few. While sentences
-            wait in both lanes, the bulk lane gets fewer rows of a batch than the interactive lane.
-        terms: Terms of a glossary; None if the request has no glossary. The glossary must translate
-            from `source` to `target`, so `source` must not be None.
-        prefixes: The beginning of each text's translation, or nothing. A text with a beginning must
-            be one sentence, and a single model of this server must have the language pair.
-        neighbors: Neighbours of the texts, for the prompts of remote models; None if `texts` are
-            neighbours of each other.
-    """
+    """A request for translations, with resolved language codes."""
 
     texts: Sequence[str]
-    source: str | None
+    source: str | None  # None to detect the language of each text
     target: str
     options: DecodingOptions
+    # If false, a plain text is one sentence, and a text with markup has one for each block.
     split_sentences: bool = True
+    # Whether the words of each sentence and its translation are aligned. The request is refused if
+    # no single model of this server has the language pair. It must not have markup or `terms`.
     is_aligned: bool = False
     is_html: bool = False
-    xml: XmlRules | None = None
+    xml: XmlRules | None = None  # meaning of the tags if the texts are XML
+    # Whether every line break ends a sentence. Ignored without `split_sentences`. If false, a line
+    # break of HTML still ends a paragraph or an item of a list.
     split_lines: bool = True
-    is_bulk: bool = False
-    terms: Terms | None = None
+    is_bulk: bool = False  # whether the sentences wait in the bulk lane even if they are few
+    terms: Terms | None = None  # of a glossary from `source`, which must not be None, to `target`
+    # The beginning of each text's translation, or nothing. A text with a beginning must be one
+    # sentence, and a single model of this server must have the language pair.
     prefixes: Sequence[str] = ()
+    # For the prompts of remote models; None if `texts` are neighbours of each other.
     neighbors: Neighbors | None = None
 
     @property
