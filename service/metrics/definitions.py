@@ -11,7 +11,6 @@ a client chooses freely.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product, repeat
-from typing import Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -47,18 +46,6 @@ STAGE_SECONDS = (0.00025, 0.0005, *SECONDS)
 POWERS = tuple(float(2**n) for n in range(11))
 TOKENS = tuple(float(2**n) for n in range(16))
 RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
-
-
-class WatchedLane(Protocol):
-    """A queue of waiting items. `oldest_age` is in seconds, and 0 in an empty queue."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def tokens(self) -> int: ...
-
-    @property
-    def oldest_age(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,11 +380,3 @@ class Metrics:
             observe(samples, count)
             if padding:
                 self.counts[self.tokens, task, model, "padding"] += padding * count
-
-    def watch_lanes(self, task: str, model: str, name: str, lanes: Sequence[WatchedLane]) -> None:
-        labels = (task, model, name)
-        self.queue_depth.labels(*labels).set_function(lambda: sum(map(len, lanes)))
-        self.queue_tokens.labels(*labels).set_function(lambda: sum(each.tokens for each in lanes))
-        self.queue_oldest_age.labels(*labels).set_function(
-            lambda: max(each.oldest_age for each in lanes)
-        )

@@ -54,25 +54,16 @@ class Policy(ABC):
     def work_until_end(self, tokens: int, occupancy: float) -> float:
         """Returns the work that workers do from the dispatch of an item to its end.
 
-        Args:
-            tokens: Number of tokens of the item.
-            occupancy: Rows in use (or tokens held) during this time, the item's own included.
+        `occupancy` counts the rows in use (or tokens held) in this time, with those of the item.
         """
         return occupancy
 
     def forecast(
         self, model: str, queue: Queue, workers: Iterable[WorkerState], items: Sequence[WorkItem]
     ) -> tuple[float, float]:
-        """Predicts the work that workers do until new items have ended.
+        """Predicts the work that workers do until new items have ended, which wait in no queue yet.
 
-        Args:
-            model: Served name of the model.
-            queue: Waiting items of the kind and model; the new items are not in it yet.
-            workers: All workers.
-            items: New items of one submission, at least one.
-
-        Returns:
-            The work in row-tokens, and the occupancy during this work.
+        Returns the work in row-tokens, and the occupancy during this work.
         """
         ahead = queue.work_before(items) if queue else 0.0
         held = queue.occupancy + sum([item.work for item in items])
@@ -84,8 +75,7 @@ class Policy(ABC):
     ) -> list[Assignment]:
         """Takes as many items from a queue as workers have capacity for, and assigns these items.
 
-        Returns:
-            Workers with the items that each receives; a worker may occur several times.
+        In the result, a worker may occur several times.
         """
 
 
@@ -213,9 +203,8 @@ def level(used: Iterable[int], rows: int) -> int:
 class ItemPolicy(Policy):
     """Gives one item after the other to the worker with the least work before the item.
 
-    Args:
-        foreground: Name of a task kind. Among workers with equally much work of the own kind, the
-            worker with the least work of this kind is chosen.
+    Among workers with equally much work of the own kind, the worker with the least work of the kind
+    `foreground` is chosen.
     """
 
     def __init__(self, foreground: str) -> None:

@@ -30,7 +30,7 @@ from service.metrics.definitions import Metrics
 from service.scheduling.admission import Admission, late
 from service.scheduling.equal_sentences import SentenceSharing
 from service.scheduling.forecast import Prediction, is_relevant
-from service.scheduling.lanes import LANES, Queue
+from service.scheduling.lanes import LANES, Lane, Queue
 from service.scheduling.policies import Policy, TaskKind
 from service.scheduling.worker_state import Link, WorkerState
 from service.workers.messages import Abort, Compute, Report
@@ -52,12 +52,7 @@ SHARED_STATE = (
 
 
 class Submission(ResultStream):
-    """A stream of results. If it ends early, it withdraws the unfinished items.
-
-    Args:
-        seconds: Time until the stream fails if an item is unfinished.
-        withdraw: Called with all items if the stream ends while some items are unfinished.
-    """
+    """A stream of results. If it ends early, or after some seconds, it withdraws all its items."""
 
     def __init__(
         self,
@@ -139,11 +134,18 @@ class Scheduler:
             policy = self.kinds[kind].policy
             queue = self.queues[kind][model] = Queue(policy.num_buckets)
             for name, lanes in zip(LANES, (queue.interactive, queue.bulk), strict=True):
-                self.metrics.watch_lanes(kind, model, name, lanes)
+                self._watch(lanes, kind, model, name)
             if policy.counts_rows:
                 slots = self.metrics.decode_slots
                 slots.labels(model, "used").set_function(partial(self.used_rows, kind, model))
                 slots.labels(model, "free").set_function(partial(self.free_rows, kind, model))
+
+    def _watch(self, lanes: Sequence[Lane], *labels: str) -> None:
+        depth, tokens = self.metrics.queue_depth, self.metrics.queue_tokens
+        depth.labels(*labels).set_function(lambda: sum(map(len, lanes)))
+        tokens.labels(*labels).set_function(lambda: sum(each.tokens for each in lanes))
+        age = self.metrics.queue_oldest_age.labels(*labels)
+        age.set_function(lambda: max(each.oldest_age for each in lanes))
 
     def last_use(self, model: str) -> float | None:
         """Returns when a model's newest item arrived, by perf_counter; None if it has work."""
@@ -173,11 +175,9 @@ class Scheduler:
         """Queues items; the submission yields the result of each item as the item finishes.
 
         Args:
-            items: Items of one request, of any kinds.
             deadline: Time by time.perf_counter at which the unfinished items fail.
             is_first: Whether this is the first submission of the request. A later one is not
                 refused for its expected wait, because the work of the earlier ones would be lost.
-            client: Identity of the client. Clients take turns in each lane.
         """
         now = time.perf_counter()
         seconds = deadline - now

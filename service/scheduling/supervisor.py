@@ -29,7 +29,6 @@ from service.workers.messages import (
     Ready,
     Report,
     Resident,
-    Stop,
     ToWorker,
     Unload,
     Unloaded,
@@ -164,10 +163,7 @@ class Supervisor:
         self.keeper.stopping.set()
         self.metrics.ready.set(0)
         for link in self.links:
-            if link.name in self.ready:
-                link.send(Stop())
-            else:  # a worker reads a Stop only after it has loaded its models
-                link.writer.close()
+            link.writer.close()
         await self.keeper.wait(processes.STOP_SECONDS)
 
     def kill(self) -> None:

@@ -43,20 +43,17 @@ class Lease(Protocol):
     def submit(
         self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
     ) -> ResultStream:
-        """Submits items of the request.
+        """Submits one or more items; returns their results as they finish.
 
         The first submission replaces the estimate of `Backend.admit` by the real number of tokens.
         If the tokens in progress would then exceed their limit, the submission is refused. Later
-        submissions are not refused for this reason.
+        submissions are not refused for this reason. If another process decides about the admission,
+        iterating over the results raises the refusal.
 
         Args:
-            items: Items of the request; at least one.
             deadline: Time by time.perf_counter at which the unfinished items fail.
             total_tokens: Number of tokens of all submissions of the request. Only the first
-                submission uses it. If `items` have more tokens, their number is used instead.
-
-        Returns the results as they finish. Iterating raises a ServiceError if an item is too late
-        or has failed, and also a refusal if another process decides about the admission.
+                submission uses it, if `items` do not have more tokens.
         """
 
     def release(self) -> None:

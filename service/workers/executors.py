@@ -5,13 +5,12 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from model.encoding.capture_pass import CapturePass
+from model.encoding.embedding import EmbeddingEncode
 from model.engine.engine import Engine
 from model.inspection.query import AttentionJob
 from model.sequence import BatchStats
@@ -450,23 +449,11 @@ class BatchExecutor(Executor[Item, Bucket[Item]]):
         return done
 
 
-class Batch(Protocol):
-    """A batch of texts whose vectors are computed slice by slice, such as `EmbeddingEncode`."""
-
-    padding_tokens: int
-
-    def advance(self) -> bool:
-        """Computes the next slice; returns False if no slice was left."""
-
-    def take_finished(self) -> Mapping[int, NDArray[np.float32]]:
-        """Returns the vectors that were finished since the last call, by index of the text."""
-
-
 class EmbeddingExecutor(BatchExecutor[EmbeddingItem]):
     """Computes vectors of texts, or scores of pairs."""
 
     def __init__(
-        self, begin: Callable[[Sequence[EmbeddingItem]], Batch], device: torch.device
+        self, begin: Callable[[Sequence[EmbeddingItem]], EmbeddingEncode], device: torch.device
     ) -> None:
         super().__init__(begin, device, NUM_BUCKETS, batch_tokens(device.type == "cuda"))
 
@@ -474,7 +461,7 @@ class EmbeddingExecutor(BatchExecutor[EmbeddingItem]):
     def is_amid_short_texts(self) -> bool:
         return self.backlogs[0].batch is not None
 
-    def _finish(self, batch: Batch) -> tuple[list[bytes], int]:
+    def _finish(self, batch: EmbeddingEncode) -> tuple[list[bytes], int]:
         finished = batch.take_finished()
         return [finished[index].tobytes() for index in range(len(finished))], batch.padding_tokens
 

@@ -30,7 +30,6 @@ from model.precision import select_device
 from model.sequence import Sequence as SourceSequence
 from service.items import ATTENTION, EMBED, RERANK, TRANSLATE, EmbeddingItem, batch_tokens
 from service.workers.device_memory import held_bytes, is_out_of_memory
-from service.workers.executors import Batch
 from service.workers.messages import Load, LoadFailed, Resident, WorkerConfig
 
 WARM_TOKENS = 32
@@ -128,7 +127,7 @@ def loaded_texts(model: EmbeddingModel, executables: Mapping[str, Any]) -> Loade
 
 def begin_batch(
     model: Embedder, device: torch.device, job_of: Callable[[Any], EmbeddingJob]
-) -> Callable[[Sequence[Any]], Batch]:
+) -> Callable[[Sequence[Any]], EmbeddingEncode]:
     """Returns the function that begins to compute the vectors or scores of a batch of items."""
     tokens = batch_tokens(device.type == "cuda")
     return lambda items: EmbeddingEncode(model, list(map(job_of, items)), tokens)

@@ -125,11 +125,6 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """Server to worker: end now."""
-
-
-@dataclass(frozen=True, slots=True)
 class Resident:
     """A model as a worker has loaded it."""
 
@@ -195,12 +190,7 @@ class Report(WorkerFigures):
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Server to worker: answer with a Pong."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pong:
-    """Worker to server: the worker still reads messages."""
+    """Server to worker: send a Report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +200,8 @@ class DeviceLost:
     message: str
 
 
-ToWorker = WorkerConfig | Compute | Abort | Load | Unload | Ping | Stop
-FromWorker = Ready | LoadFailed | Loaded | Unloaded | Report | Pong | DeviceLost
+ToWorker = WorkerConfig | Compute | Abort | Load | Unload | Ping
+FromWorker = Ready | LoadFailed | Loaded | Unloaded | Report | DeviceLost
 
 pickle_by_fields(Compute)
 pickle_by_fields(Report)

@@ -44,11 +44,9 @@ from service.workers.messages import (
     Load,
     Loaded,
     Ping,
-    Pong,
     Ready,
     Report,
     Resident,
-    Stop,
     ToWorker,
     Unload,
     Unloaded,
@@ -84,7 +82,7 @@ class Worker:
     out_of_memory: Counter[str] = field(default_factory=Counter)
 
     def run(self) -> None:
-        """Works until a Stop arrives, the server is gone, or the device fails.
+        """Works until the server closes the channel, or the device fails.
 
         The worker also ends if it cannot load one of the models of its WorkerConfig.
         """
@@ -98,7 +96,7 @@ class Worker:
                 if not self.exit_status:
                     self._report()
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            logger.info("the server is gone; the worker ends")
+            logger.info("the server has closed the channel; the worker ends")
 
     def _start(self, config: WorkerConfig) -> None:
         self.configure_log(config.log_level, config.log_format)
@@ -187,9 +185,7 @@ class Worker:
             case Unload():
                 self._forget(message.name)
             case Ping():
-                self.channel.send(Pong())
-            case Stop():
-                self.is_stopping = True
+                self.channel.send(Report())
 
     def _compute(self) -> None:
         """Computes each task kind for its share of time.

@@ -30,7 +30,7 @@ from service.items import (
     WorkItem,
 )
 from service.metrics.figures import Ended
-from service.workers.messages import Abort, Compute, Report, Stop
+from service.workers.messages import Abort, Compute, Ping, Report
 from tests.tiny import tiny_config
 
 QUERY = resolve_query(tiny_config(), [AttentionKind.CROSS])
@@ -55,9 +55,9 @@ Ends = tuple[socket.socket, socket.socket]
 
 def test_messages_arrive_whole_and_in_order(ends: Ends) -> None:
     ours, theirs = map(Channel, ends)
-    for message in (COMPUTE, Abort([1]), Stop()):
+    for message in (COMPUTE, Abort([1]), Ping()):
         ours.send(message)
-    assert repr([theirs.receive() for _ in range(3)]) == repr([COMPUTE, Abort([1]), Stop()])
+    assert repr([theirs.receive() for _ in range(3)]) == repr([COMPUTE, Abort([1]), Ping()])
 
 
 def test_message_larger_than_the_buffers_arrives(ends: Ends) -> None:
@@ -100,10 +100,10 @@ def read_all(data: bytes, size: int = 1, is_late: bool = False) -> list[Any]:
 @pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("size", [1, 7, 1 << 16])
 def test_server_reads_what_a_worker_sends(size: int, is_late: bool) -> None:
-    both = pack(COMPUTE) + pack(Stop())
-    assert repr(read_all(both, size, is_late)) == repr([COMPUTE, Stop()])
+    both = pack(COMPUTE) + pack(Ping())
+    assert repr(read_all(both, size, is_late)) == repr([COMPUTE, Ping()])
     assert repr(read_all(both[:-1], size)) == repr([COMPUTE])
-    assert read_all(pack(Stop())[:5], size) == []
+    assert read_all(pack(Ping())[:5], size) == []
 
 
 @pytest.mark.parametrize(

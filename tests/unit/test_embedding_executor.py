@@ -1,6 +1,7 @@
 """Embeddings of one model in a worker, batch by batch and slice by slice."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from model.errors import ModelError
 from model.sequence import BatchStats, EngineLimits
 from service.items import BUCKET_TOKENS, EMBED, EmbeddingItem, bucket_of
 from service.items import CPU_BATCH_TOKENS as BATCH_TOKENS
-from service.workers.executors import OLDEST_SHARE, Batch, EmbeddingExecutor
+from service.workers.executors import OLDEST_SHARE, EmbeddingExecutor
 from service.workers.loading import load_embedder
 from service.workers.messages import ModelSet, WorkerConfig
 from tests.tiny_text import write_model
@@ -57,7 +58,7 @@ class Bench:
         self.batches: list[list[int]] = []
         self.executor = EmbeddingExecutor(self.begin, torch.device("cpu"))
 
-    def begin(self, items: Sequence[EmbeddingItem]) -> Batch:
+    def begin(self, items: Sequence[EmbeddingItem]) -> Any:
         self.batches.append([item.id for item in items])
         return ManySlices(items, self.order)
 

@@ -14,7 +14,7 @@ from service.ipc.channel import Channel
 from service.ipc.machine import WORKER_SLICE_SECONDS
 from service.workers import worker as worker_module
 from service.workers.device_memory import memory_bytes
-from service.workers.messages import Abort, Compute, Ready, Report, Stop
+from service.workers.messages import Abort, Compute, Ready, Report
 from service.workers.worker import Worker
 from tests.unit.worker_talk import Start, config, sentences, tokens_of
 from tests.workers import ECHO_CONFIG, Script, until
@@ -97,14 +97,6 @@ def test_sentences_of_several_messages_are_encoded_together(start: Start) -> Non
     assert encoded == [(2, 1)]
 
 
-def test_stop_ends_the_worker_in_the_middle_of_its_work(start: Start, script: Script) -> None:
-    talk = start()
-    script.may_finish.clear()
-    talk.send(Compute(sentences(1)), Stop())
-    talk.worker.thread.join()
-    assert len(script.admitted) == 1
-
-
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_worker_ends_when_the_server_is_gone(start: Start, script: Script, is_busy: bool) -> None:
     talk = start()
@@ -131,7 +123,8 @@ def test_idle_worker_sleeps(start: Start, monkeypatch: pytest.MonkeyPatch) -> No
     talk.send(Compute(sentences(1)))
     talk.hear(1)
     before = len(calls)
-    talk.send(Abort([2]), Stop())
+    talk.send(Abort([2]))
+    talk.channel.connection.shutdown(socket.SHUT_WR)
     talk.worker.thread.join()
     assert len(calls) - before <= 2
 
@@ -162,7 +155,7 @@ def test_program_serves_the_socket_that_it_inherits(
         talk = Channel(ours)
         talk.send([replace(config(), log_level="error", log_format="json")])
         assert isinstance(talk.receive(), Ready)
-        talk.send([Stop()])
+        ours.shutdown(socket.SHUT_WR)
         thread.join()
     assert len(ignored) == 2
     assert logged == [("info", "text"), ("error", "json")]

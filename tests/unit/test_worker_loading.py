@@ -18,7 +18,7 @@ from service.items import TRANSLATE
 from service.workers import worker as worker_module
 from service.workers.device_memory import give_back_memory
 from service.workers.loading import LoadedModel, load_translation_model, warm_up
-from service.workers.messages import LoadFailed, ModelSet, Ready, Stop, WorkerConfig
+from service.workers.messages import LoadFailed, ModelSet, Ready, WorkerConfig
 from tests.tiny import quantized, tiny_config, tiny_model, torch_runner
 from tests.unit.worker_talk import Start, config, files
 from tests.workers import Script, ThreadWorker, until
@@ -42,7 +42,7 @@ def test_model_of_a_manifest_has_its_own_device_and_dtype(script: Script) -> Non
         channel = Channel(ours)
         channel.send([replace(wanted, models=models)])
         assert isinstance(channel.receive(), Ready)
-        channel.send([Stop()])
+        ours.shutdown(socket.SHUT_WR)
         worker.thread.join()
     assert loaded == [("cpu", "float32"), ("cuda", "float32")]
 
