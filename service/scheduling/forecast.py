@@ -14,6 +14,8 @@ predicted time. RATE_ERROR adds a part, and MAX_MARGIN limits the sum.
 
 import math
 import time
+from bisect import bisect_left, insort
+from collections import deque
 from dataclasses import dataclass, field
 
 PACE_SECONDS = 2.0
@@ -50,13 +52,10 @@ class Pace:
         self._fullest_rate = 0.0  # work per second at this occupancy
 
     def add(self, work: float, seconds: float, occupancy: float, now: float) -> None:
-        """Adds a finished item.
+        """Adds an item that finished `now`, by time.perf_counter.
 
-        Args:
-            work: Work of all rows between the dispatch of the item and its end, in row-tokens.
-            seconds: Time between the dispatch of the item and its end.
-            occupancy: Rows in use (or tokens held) in this time.
-            now: Time by time.perf_counter.
+        In the seconds between its dispatch and its end, workers did `work` row-tokens for all rows.
+        In this time, `occupancy` rows were in use (or tokens held).
         """
         age = now - self._last
         kept = math.exp(-age / PACE_SECONDS)
@@ -93,18 +92,14 @@ LATE_SHARE = 0.004
 """Share of the samples above the quantile. About this share of the admitted requests is late."""
 
 MARGIN_SECONDS = 10.0
-"""The weight of a sample decreases with its age: after this time, the weight is about a third."""
+"""Time for which a sample counts."""
 
-BIN = 0.05
-LOWEST = -1.0
-NUM_BINS = 120
-"""Samples are counted in NUM_BINS bins of width BIN; the first bin begins at LOWEST. The first bin
-also counts lower samples, and the last bin also counts higher samples."""
+FIRST_SAMPLES = (0.4, 0.4)
+"""Samples that always count. They set the margin until requests have given samples."""
 
-FIRST_SAMPLE = 0.4
-FIRST_WEIGHT = 2.0
-"""Value and weight of a sample that is always present and does not age. It sets the margin until
-requests have given samples."""
+LATE_SAMPLE = 0.05
+"""Difference between the sample of a late request, whose real time is unknown, and the sample of a
+request that takes its whole time limit."""
 
 RATE_ERROR = 0.05
 """Share of the predicted time that is always part of the margin. It covers errors of the measured
@@ -125,48 +120,26 @@ def is_relevant(expected: float, seconds: float) -> bool:
 
 
 class Margin:
-    """Counts samples in bins; a newer sample has a larger weight."""
+    """Keeps the samples of the last MARGIN_SECONDS."""
 
     def __init__(self) -> None:
-        self._bins = [0.0] * NUM_BINS
-        self._total = 0.0
-        self._weight = 1.0
-        self._last = time.perf_counter()
+        self._latest: deque[tuple[float, float]] = deque()  # time and sample, oldest first
+        self._sorted = [*FIRST_SAMPLES]  # the same samples, and the first ones
 
     def add(self, expected: float, actual: float) -> None:
-        self._weight = self._weight_now()
-        self._last = time.perf_counter()
-        if self._weight > 1e9:
-            self._bins = [each / self._weight for each in self._bins]
-            self._total /= self._weight
-            self._weight = 1.0
-        self._bins[bin_of((actual - expected) / math.sqrt(expected))] += self._weight
-        self._total += self._weight
-
-    def _weight_now(self) -> float:
-        """Returns the weight of a sample that is added now.
-
-        Stored weights stay as they are, so later samples get larger weights (MARGIN_SECONDS).
-        """
-        age = min(time.perf_counter() - self._last, 100 * MARGIN_SECONDS)
-        return self._weight * math.exp(age / MARGIN_SECONDS)
+        sample = (actual - expected) / math.sqrt(expected)
+        self._latest.append((time.perf_counter(), sample))
+        insort(self._sorted, sample)
 
     def seconds_for(self, expected: float) -> float:
         """Returns the margin of a request in seconds; it may be negative."""
-        first = FIRST_WEIGHT * self._weight_now()
-        first_bin = bin_of(FIRST_SAMPLE)
-        above = LATE_SHARE * (self._total + first)
-        for index in reversed(range(NUM_BINS)):
-            above -= self._bins[index] + (first if index == first_bin else 0.0)
-            if above < 0:
-                break
-        highest = LOWEST + BIN * (index + 1)  # upper end of the bin with the quantile
+        end = time.perf_counter() - MARGIN_SECONDS
+        while self._latest and self._latest[0][0] < end:
+            _, sample = self._latest.popleft()
+            del self._sorted[bisect_left(self._sorted, sample)]
+        highest = self._sorted[-1 - int(LATE_SHARE * len(self._sorted))]
         margin = RATE_ERROR * expected + highest * math.sqrt(expected)
         return min(margin, MAX_MARGIN * expected)
-
-
-def bin_of(sample: float) -> int:
-    return min(NUM_BINS - 1, max(0, int((sample - LOWEST) / BIN)))
 
 
 @dataclass(slots=True, eq=False)
@@ -179,12 +152,8 @@ class Prediction:
     began: float = field(default_factory=lambda: time.perf_counter())
 
     def end(self, is_late: bool) -> None:
-        """Adds the sample of a request that was answered, or that was too late.
-
-        The real time of a late request is not known. Its sample is at least one bin above the
-        sample of a request that takes the whole time limit.
-        """
+        """Adds the sample of a request that was answered, or that was too late."""
         actual = time.perf_counter() - self.began
         if is_late:
-            actual = max(actual, self.seconds + BIN * math.sqrt(self.expected))
+            actual = max(actual, self.seconds + LATE_SAMPLE * math.sqrt(self.expected))
         self.margin.add(self.expected, actual)

@@ -109,8 +109,9 @@ class Play:
                     items = [*lane]
                     assert lane.tokens == sum(item.tokens for item in items)
                     assert lane.rows == sum(item.rows for item in items)
-                    for client in lane.clients.values():
-                        assert client.work == sum(each.work for each in client.items.values())
+                    for name, client in lane.clients.items():
+                        assert lane.work[name] == sum(each.work for each in client.values())
+                    assert lane.work.keys() == lane.clients.keys()
                     assert len(lane) == len(items)
         assert {link.name for link in self.scheduler.workers} == {w.name for w in self.workers}
         for worker in self.workers:
