@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -150,7 +151,8 @@ class Exposition:
         parts = []
         start = time.perf_counter()
         for family in self.registry.collect():
-            parts.append(render(_OneFamily(family)).removesuffix(end))
+            one = SimpleNamespace(collect=lambda family=family: [family])
+            parts.append(render(one).removesuffix(end))
             if (seconds := time.perf_counter() - start) > SLICE_SECONDS:
                 self.debt_seconds += seconds
                 await asyncio.sleep(seconds)
@@ -162,11 +164,3 @@ class Exposition:
         self.debt_seconds = max(0.0, self.debt_seconds - SHARE * (now - self.counted))
         self.counted = now
         return max(0.0, (self.debt_seconds - BURST_SECONDS) / SHARE)
-
-
-class _OneFamily(Collector):
-    def __init__(self, family: Metric) -> None:
-        self.family = family
-
-    def collect(self) -> Iterator[Metric]:
-        yield self.family

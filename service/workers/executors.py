@@ -115,21 +115,17 @@ class Backlog(Generic[Item]):
 class TokenBudget:
     """The largest number of tokens of a batch, which is lowered when memory runs out."""
 
-    def __init__(self, usual: int | None = None) -> None:
-        self.usual = usual  # limit until memory runs out; None for no limit
-        self.limit: int | None = None  # lowered limit; None if the usual limit applies
-        # Largest number of tokens of a batch that ran out of memory; 0 if none did. It is set back
-        # to 0 when the lowered limit is removed.
-        self.failed_tokens = 0
+    def __init__(self, usual: float = math.inf) -> None:
+        self.usual = usual  # limit until memory runs out
+        self.limit = usual
+        self.failed_tokens = 0  # of the largest batch that has run out of memory
         self.changed = 0.0
 
     def shrink(self, items: Iterable[Item]) -> None:
         """Lowers the limit to half the tokens of these items, whose batch has run out of memory."""
         tokens = sum(item.num_tokens for item in items)
         self.failed_tokens = max(tokens, self.failed_tokens)
-        limit = max(1, tokens // 2)
-        self.limit = limit if self.limit is None else min(limit, self.limit)
-        self.changed = time.monotonic()
+        self.limit, self.changed = min(max(1, tokens // 2), self.limit), time.monotonic()
 
     def take(
         self, waiting: deque[Item], running: Iterable[Item] = (), rows: float = math.inf
@@ -138,24 +134,19 @@ class TokenBudget:
 
         If no item is running, an item that exceeds the limit of tokens is taken alone.
         """
-        self._recover()
-        limit = min([each for each in (self.usual, self.limit) if each is not None], default=None)
-        tokens = 0 if limit is None else sum(item.num_tokens for item in running)
+        if self.limit < self.usual and time.monotonic() - self.changed >= RECOVERY_SECONDS:
+            self.limit, self.changed = min(2 * self.limit, self.usual), time.monotonic()
+            if self.limit >= self.failed_tokens:
+                self.limit, self.failed_tokens = self.usual, 0
+        tokens = sum(item.num_tokens for item in running) if self.limit < math.inf else 0
         taken: list[Item] = []
         while waiting and waiting[0].num_rows <= rows:
-            if limit is not None and tokens and tokens + waiting[0].num_tokens > limit:
+            if tokens and tokens + waiting[0].num_tokens > self.limit:
                 break
             tokens += waiting[0].num_tokens
             rows -= waiting[0].num_rows
             taken.append(waiting.popleft())
         return taken
-
-    def _recover(self) -> None:
-        if self.limit is None or time.monotonic() - self.changed < RECOVERY_SECONDS:
-            return
-        self.limit, self.changed = 2 * self.limit, time.monotonic()
-        if self.limit >= self.failed_tokens:
-            self.limit, self.failed_tokens = None, 0
 
 
 Candidate = TypeVar("Candidate", bound="Bucket[Any] | Executor[Any, Any]")
@@ -372,11 +363,11 @@ class Bucket(Backlog[Item]):
             self.begin(self.budget.take)
 
     @property
-    def cost(self) -> int:
+    def cost(self) -> float:
         """Approximate size of the next slice in tokens; chooses a batch if needed."""
         self.choose()
         tokens = sum([item.num_tokens for item in self.running.values()])
-        return min(self.budget.usual or tokens, tokens)
+        return min(self.budget.usual, tokens)
 
     def end(self) -> None:
         super().end()
@@ -397,7 +388,7 @@ class BatchExecutor(Executor[Item, Bucket[Item]]):
         begin: Callable[[list[Item]], Any],
         device: torch.device,
         num_buckets: int,
-        tokens: int | None,
+        tokens: float,
     ) -> None:
         budget = TokenBudget(tokens)
         super().__init__(device, [Bucket(n, budget) for n in range(num_buckets)], budget)
@@ -472,7 +463,7 @@ class AttentionExecutor(BatchExecutor[AttentionItem]):
     def __init__(
         self, begin: Callable[[Sequence[AttentionJob]], CapturePass], device: torch.device
     ) -> None:
-        super().__init__(lambda items: begin([item.job for item in items]), device, 1, None)
+        super().__init__(lambda items: begin([item.job for item in items]), device, 1, math.inf)
 
     def _finish(self, batch: CapturePass) -> tuple[list[list[Any]], int]:
         return batch.results(), 0
