@@ -23,24 +23,14 @@ BULK_SHARE = 5
 """While items wait in both lanes, the bulk lane gets one of every BULK_SHARE rows."""
 
 
-class ClientItems:
-    """The waiting items of one client in a lane, in order of arrival, and their work."""
-
-    __slots__ = ("items", "work")
-
-    def __init__(self) -> None:
-        self.items: OrderedDict[int, WorkItem] = OrderedDict()
-        self.work = 0
-
-
 class Lane:
     """Holds waiting items. Clients take turns; the items of a client are in order of arrival."""
 
     def __init__(self) -> None:
         self.last_arrival = -math.inf  # time of the newest item's submission, by perf_counter
-        self.clients: OrderedDict[str, ClientItems] = (
-            OrderedDict()
-        )  # its order is that of their turns
+        # Items of each client by id, in order of arrival. The clients are in order of their turns.
+        self.clients: OrderedDict[str, OrderedDict[int, WorkItem]] = OrderedDict()
+        self.work: dict[str, int] = {}  # waiting work of each client
         self.num_items = 0
         self.tokens = 0
         self.rows = 0
@@ -49,7 +39,7 @@ class Lane:
         return self.num_items
 
     def __iter__(self) -> Iterator[WorkItem]:
-        columns = [each.items.values() for each in self.clients.values()]
+        columns = [each.values() for each in self.clients.values()]
         turns = itertools.chain.from_iterable(itertools.zip_longest(*columns))
         return (item for item in turns if item is not None)
 
@@ -58,13 +48,13 @@ class Lane:
         """Seconds that the oldest item has waited; 0 in an empty lane."""
         if not self.clients:
             return 0.0
-        firsts = [next(iter(each.items.values())) for each in self.clients.values()]
+        firsts = [next(iter(each.values())) for each in self.clients.values()]
         return time.perf_counter() - min(first.created for first in firsts)
 
     @property
     def next_rows(self) -> int:
         for client in self.clients.values():
-            for item in client.items.values():
+            for item in client.values():
                 return item.rows
         return 0
 
@@ -72,11 +62,12 @@ class Lane:
         """Adds an item as the last of its client, or first of all if its worker has died."""
         client = self.clients.get(item.client)
         if client is None:
-            client = self.clients[item.client] = ClientItems()
-        client.items[item.id] = item
-        client.work += item.work
+            client = self.clients[item.client] = OrderedDict()
+            self.work[item.client] = 0
+        client[item.id] = item
+        self.work[item.client] += item.work
         if is_first:
-            client.items.move_to_end(item.id, last=False)
+            client.move_to_end(item.id, last=False)
             self.clients.move_to_end(item.client, last=False)
         self.last_arrival = max(self.last_arrival, item.created)
         self.num_items += 1
@@ -86,11 +77,12 @@ class Lane:
     def remove(self, item: WorkItem) -> bool:
         """Removes an item; returns False if the item does not wait in this lane."""
         client = self.clients.get(item.client)
-        if client is None or client.items.pop(item.id, None) is None:
+        if client is None or client.get(item.id) is not item:
             return False
-        client.work -= item.work
-        if not client.items:
-            del self.clients[item.client]
+        del client[item.id]
+        self.work[item.client] -= item.work
+        if not client:
+            del self.clients[item.client], self.work[item.client]
         self.num_items -= 1
         self.tokens -= item.tokens
         self.rows -= item.rows
@@ -105,11 +97,8 @@ class Lane:
         Args:
             new: Work of the client's new items, which are not in the lane yet.
         """
-        known = self.clients.get(client)
-        own = known.work if known else 0
-        if len(self.clients) == (known is not None):
-            return own
-        others = [each.work for each in self.clients.values() if each is not known]
+        own = self.work.get(client, 0)
+        others = [work for name, work in self.work.items() if name != client]
         return own + sum([min(work, own + new) for work in others])
 
     def take(self, rows: int) -> list[WorkItem]:
@@ -121,8 +110,9 @@ class Lane:
         """
         if self.rows <= rows:
             clients = [*self.clients.values()]
-            taken = [*clients[0].items.values()] if len(clients) == 1 else [*self.__iter__()]
+            taken = [*clients[0].values()] if len(clients) == 1 else [*self.__iter__()]
             self.clients.clear()
+            self.work.clear()
             self.num_items = self.tokens = self.rows = 0
             return taken
         window = list(itertools.islice(self.__iter__(), LOOK_AHEAD * rows))

@@ -296,7 +296,7 @@ class Scheduler:
             dropped = []
             for lane in queue.lanes:
                 for client in lane.clients.values():
-                    for item in client.items.values():
+                    for item in client.values():
                         work = policy.work_until_end(item.tokens, max(occupancy, 1))
                         needed = NEEDED_SHARE * pace.seconds_for(work, occupancy)
                         if not needed or item.deadline - now >= needed:

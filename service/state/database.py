@@ -212,7 +212,7 @@ class Database:
         self._connection = None
 
     def _open(self) -> sqlite3.Connection:
-        """Opens the file. Only one process at a time puts a damaged file aside."""
+        """Opens the file. Only one process at a time switches it to WAL, or puts it aside."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder):
             if (found := inode_of(self.path)) is None:
@@ -242,7 +242,7 @@ class Database:
         try:
             # With NORMAL, no commit waits for the disk. Every commit survives the end of the
             # process, but the last commits may be lost if the power fails.
-            retry(lambda: connection.execute("PRAGMA journal_mode = WAL"))
+            connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
             if self.path.stat().st_size <= CHECKED_BYTES:
@@ -272,28 +272,20 @@ class Database:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    """Locks a folder; waits for at most LOCK_SECONDS while another process has locked it."""
+    descriptor, end = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), time.monotonic() + LOCK_SECONDS
     try:
-        retry(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise
+            time.sleep(RETRY_SECONDS)
         yield
     finally:
         os.close(descriptor)
-
-
-def retry(attempt: Callable[[], object]) -> None:
-    """Calls a function again for up to LOCK_SECONDS while a lock of another process stops it.
-
-    SQLite itself does not wait while another process switches a file to the write-ahead log.
-    """
-    end = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            attempt()
-            return
-        except (sqlite3.Error, OSError) as error:
-            if not is_locked(error) or time.monotonic() > end:
-                raise
-        time.sleep(RETRY_SECONDS)
 
 
 def check_pages(connection: sqlite3.Connection) -> None:

@@ -13,7 +13,6 @@ words only if the full stop is a token of its own.
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from typing import Annotated
 
 import numpy as np
@@ -112,17 +111,6 @@ def in_given(alignment: Alignment, origins: Sequence[Span]) -> Alignment:
     return replace(alignment, source_words=words)
 
 
-class TokenClass(Enum):
-    """The class of a token; the class decides whether the token continues a word."""
-
-    BLANK = auto()
-    """No text; the token after it may continue the same word or begin the next."""
-    WRITTEN = auto()
-    """Letters, digits, and all other text except marks; a run of such tokens is a word."""
-    MARK = auto()
-    """Punctuation and symbols; each such token is a word."""
-
-
 def word_spans(side: TokenizedText) -> list[Span]:
     """Returns each word of a text as a span [first, end) of tokens; every token is in one word.
 
@@ -167,19 +155,16 @@ def text_span(side: TokenizedText, word: Span) -> Span:
 
 
 def _word_starts(side: TokenizedText) -> Iterator[int]:
-    word, word_end = TokenClass.BLANK, 0
+    word, word_end = "", 0  # the kind of the word's last text; a run of `text` is a word
     for at, (piece, (start, end)) in enumerate(zip(side.pieces, side.offsets, strict=True)):
-        token_class = _class_of(side.text[start:end])
+        kind = _kind_of(side.text[start:end])
         has_space = any(map(str.isspace, side.text[word_end:start]))
-        is_new = piece.startswith(WORD_START) or (
-            token_class is not TokenClass.BLANK
-            and (has_space or TokenClass.MARK in (token_class, word))
-        )
+        is_new = piece.startswith(WORD_START) or (kind and (has_space or "mark" in (kind, word)))
         is_next = start >= word_end  # tokens that share a character are one word
-        if _begins_word(side, at) or (word is not TokenClass.BLANK and is_new and is_next):
+        if _begins_word(side, at) or (word and is_new and is_next):
             yield at
-            word = TokenClass.BLANK
-        word = word if token_class is TokenClass.BLANK else token_class
+            word = ""
+        word = kind or word
         word_end = end
 
 
@@ -188,9 +173,8 @@ def _begins_word(side: TokenizedText, at: int) -> bool:
     return is_outer or side.special[at] or side.special[at - 1]
 
 
-def _class_of(text: str) -> TokenClass:
-    if not text:
-        return TokenClass.BLANK
+def _kind_of(text: str) -> str:
+    """Returns whether a token has a `mark` (punctuation or symbols), other `text`, or nothing."""
     categories = {unicodedata.category(char)[0] for char in text}
     is_mark = categories & {"P", "S"} and not categories & {"L", "N"}
-    return TokenClass.MARK if is_mark else TokenClass.WRITTEN
+    return "mark" if is_mark else "text" if text else ""
