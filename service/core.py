@@ -155,8 +155,6 @@ def build_core(
         on_failure: Called with the reason when a model in `files` cannot be loaded, or when the
             device has failed repeatedly.
         cores: Number of CPU cores for the workers; 0 means all available cores.
-        rows_ahead: Number of rows that a worker may hold for each model in addition to a batch.
-        on_demand: Models that are loaded when a request needs them, by name.
     """
     cores = cores or available_cores()
     metrics = Metrics(version("regard"), task_series())

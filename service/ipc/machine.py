@@ -135,12 +135,10 @@ def uses_gpu(device: str) -> bool:
 
 
 def worker_devices(wanted: int, device: str, cores: int) -> list[str]:
-    """Returns the device of each device worker.
+    """Returns the device of each device worker, by the settings REGARD_WORKERS and REGARD_DEVICE.
 
-    Args:
-        wanted: The setting REGARD_WORKERS, the number of workers on each device. 0 means one worker
-            for each GPU, or for each of the `cores` if models compute on the CPU.
-        device: auto, cpu, cuda or cuda:N. With cuda, or auto and a GPU, all GPUs are used.
+    If `wanted` is 0, there is one worker for each GPU, or for each of the `cores` if models compute
+    on the CPU. With cuda, or auto and a GPU, all GPUs are used.
     """
     if not uses_gpu(device):
         return [device] * (wanted or cores)
@@ -150,11 +148,10 @@ def worker_devices(wanted: int, device: str, cores: int) -> list[str]:
 
 
 def http_workers(wanted: int, device: str) -> int:
-    """Returns the number of processes that answer HTTP.
+    """Returns the number of processes that answer HTTP, by the setting REGARD_HTTP_WORKERS.
 
-    Args:
-        wanted: The setting REGARD_HTTP_WORKERS. 0 means one process if models compute on the CPU,
-            and on a GPU one for every two cores, at most MAX_HTTP_WORKERS.
+    If `wanted` is 0, it is one process on a CPU. On a GPU, it is one for every two cores, at most
+    MAX_HTTP_WORKERS.
     """
     if wanted:
         return wanted

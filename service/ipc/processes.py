@@ -59,11 +59,8 @@ async def start_module(
 ) -> Process:
     """Starts a module in a new interpreter, as `python -m`.
 
-    The server does not fork, because a forked child inherits the locks that other threads hold.
-
-    Args:
-        descriptors: File descriptors that the child inherits; their numbers are its arguments.
-        environment: Variables that the child gets in addition to the server's own.
+    The child inherits the file descriptors, and their numbers are its arguments. The server does
+    not fork, because a forked child inherits the locks that other threads hold.
     """
     return await asyncio.create_subprocess_exec(
         *module_command(module),

@@ -63,10 +63,7 @@ class Endpoints:
 
         If the first request ends with 429, 5xx or a connection error, a second request follows
         after a pause. During the pause, other sentences may be sent to the endpoint. If the pause
-        would last beyond the deadline, the first error is raised.
-
-        Args:
-            deadline: Deadline of the sentence, by time.perf_counter. The caller enforces it.
+        would last beyond the deadline, which the caller enforces, the first error is raised.
         """
         arrived = time.perf_counter()
         turns = self.turns[model.url]

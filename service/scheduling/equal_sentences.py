@@ -88,7 +88,7 @@ class SentenceSharing:
         return None
 
     def forget(self, model: str) -> list[WorkItem]:
-        """Drops the results of a model; returns its items in progress and those that wait."""
+        """Drops the results of a model; returns its items in progress, and the items that wait."""
         for key in [key for key in self.cache if key[0] == model]:
             del self.cache[key]
         left = [shared for shared in self.running if shared[0][0] == model]

@@ -98,12 +98,8 @@ def call_soon(function: Callable[[], None]) -> None:
 class Scheduler:
     """Gives waiting items to workers as capacity becomes free.
 
-    Args:
-        call_soon: Calls a function after this turn of the event loop.
-        rows_ahead: Number of rows beyond a model's batch that a worker may hold for each model. The
-            sentences of these rows wait in the worker until rows of the batch are free. An
-            interactive sentence that arrives later waits behind them.
-        sharing: Shares the results of equal items; None if every item is computed.
+    A worker may hold `rows_ahead` rows beyond a model's batch. Their sentences wait in the worker
+    until rows of the batch are free. An interactive sentence that arrives later waits behind them.
     """
 
     def __init__(

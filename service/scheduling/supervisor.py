@@ -113,7 +113,6 @@ class Supervisor:
     """Runs a number of workers until `stop`.
 
     Args:
-        start_worker: Starts a worker; a test may start a thread.
         on_failure: Called with a message when a worker cannot load an initial model, or after
             MAX_DEVICE_FAILURES fatal device errors.
         timeout_seconds: Time after which a silent worker is restarted, if it holds work or has not
@@ -175,16 +174,9 @@ class Supervisor:
     async def load(self, files: AnyFiles, placements: Mapping[str, tuple[str, str]]) -> None:
         """Loads one more model in every worker, in one worker after the other.
 
-        While one worker loads the model, the other workers keep their speed. After an error, no
-        worker has the model.
-
-        Args:
-            placements: Maps the folder of the model to its device and dtype; empty for the
-                settings.
-
-        Raises:
-            LoadRefusedError: A worker cannot load the model.
-            WorkerLostError: A worker ended during its load.
+        While one worker loads the model, the other workers keep their speed. After an error, which
+        is a LoadRefusedError or a WorkerLostError, no worker has the model. `placements` maps the
+        folder of the model to its device and dtype; without an entry, the settings apply.
         """
         models = self.config.models.with_model(files).with_placements(placements)
         config = replace(self.config, models=models)
@@ -263,8 +255,8 @@ class Supervisor:
     def _expects_message(self, link: WorkerLink) -> bool:
         """Returns whether the worker should send a message. If it sends none, it counts as hanging.
 
-        A worker with work sends statistics several times a second. A worker that loads a model in
-        the background may have nothing to report, so this method sends a Ping to the worker.
+        A worker with work reports several times a second. A worker that loads a model may have
+        nothing to report, so it gets a Ping.
         """
         if link.answers:
             link.send(Ping())
@@ -312,10 +304,10 @@ class Supervisor:
             self.on_failure(self.failure)
 
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
-        """Handles a model that a worker cannot load.
+        """Handles a model that a worker cannot load, unless it is unloaded by now.
 
-        An answer goes to the waiting `load`. A model that was loaded while the server ran is given
-        up; without a model of its start, the server ends. An unloaded model is left out.
+        If no `load` waits for the model, a model that was loaded while the server ran is given up.
+        Without a model of its start, the server ends.
         """
         names = self.config.models.names
         if failed.name in link.answers:

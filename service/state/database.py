@@ -313,11 +313,9 @@ def stored_bytes(connection: sqlite3.Connection) -> int:
 
 
 class StateWatch:
-    """Checks at the start and every CHECK_SECONDS whether the state can be used.
+    """Checks at the start and every CHECK_SECONDS whether the state can be used, and reports it.
 
-    Args:
-        is_needed: Whether settings need the state. Without them, the file is not created.
-        report: Called after each check with True if the state can be used.
+    The file is not created unless `is_needed`, because a setting needs the state.
     """
 
     def __init__(

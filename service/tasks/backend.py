@@ -80,10 +80,8 @@ class Admitter(Protocol):
     async def admit(self, tokens: int, at_once: bool, client: str = "") -> Lease:
         """Admits a request of about `tokens` tokens.
 
-        Args:
-            at_once: Whether to decide about the admission now. If false, the decision may be left
-                to the first submission.
-            client: Identity of the client, by which the server divides its time among clients.
+        Unless `at_once`, the decision may be left to the first submission. The server divides its
+        time among clients.
         """
 
     async def require(self, names: Sequence[str]) -> None:
@@ -104,10 +102,9 @@ class Backend(Admitter, Protocol):
         """Counts a request against the limits of its key per minute, or refuses it."""
 
     async def load_model(self, name: str, source: str) -> str:
-        """Loads a model that is on disk.
+        """Loads a model that is on disk; `source` is a reference as in REGARD_MODELS.
 
-        `source` is a reference as in REGARD_MODELS; it may name several models. The result is
-        `ready`, or `loading` if the load takes longer than the time limit of a request.
+        The result is `ready`, or `loading` if this takes longer than a request may.
         """
 
     async def unload_model(self, name: str) -> str:

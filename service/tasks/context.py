@@ -31,11 +31,7 @@ class StageTimes:
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """The context of one request. Routes and tasks fill it.
-
-    The middleware creates the context of an HTTP request, and reads it. The translation of a
-    document has a context of its own.
-    """
+    """The context of one request, or of the translation of a document; routes and tasks fill it."""
 
     request_id: str  # the client's X-Request-Id if it is short and plain, otherwise a new id
     started: float = field(default_factory=time.perf_counter)  # by time.perf_counter

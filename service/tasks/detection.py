@@ -56,12 +56,7 @@ class DetectionPool:
     async def detect(
         self, texts: Sequence[str], deadline: float, among: Collection[str] | None = None
     ) -> list[list[Detection]]:
-        """Returns what `detect_one` returns for each text.
-
-        Args:
-            deadline: Time by time.perf_counter at which the request fails.
-            among: Codes that may be returned; None stands for all candidates of the detector.
-        """
+        """Returns the likeliest languages of each text, among all candidates or the given codes."""
         chars = sum(map(cost, texts))
         if chars <= SLICE_CHARS:
             return [self.detect_one(text, among) for text in texts]

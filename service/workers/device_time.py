@@ -40,11 +40,7 @@ def new_event() -> Any:
 
 
 class GpuTimer(HostTimer):
-    """Measures the work that steps launch on a GPU.
-
-    A step is charged to the executor when the GPU has finished it, which is usually one or two
-    steps later.
-    """
+    """Charges the executor for a step when the GPU has finished it, one or two steps later."""
 
     def __init__(self, device: torch.device, new_event: Callable[[], Any] = new_event) -> None:
         self.device = device

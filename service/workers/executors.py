@@ -244,12 +244,8 @@ class Executor(ABC, Generic[Item, Queue]):
     def step(self, low_latency: bool = False) -> list[Done]:
         """Computes for a few milliseconds, and returns the items that are done.
 
-        Args:
-            low_latency: Whether other work waits for the end of the step.
-
-        Raises:
-            Exception: The batch failed. The caller must then call `isolate`. If memory has run out,
-                the caller calls `shrink` first.
+        With `low_latency`, other work waits for the end of the step. An error means that the batch
+        failed; the caller must then call `isolate`, and before it `shrink` if memory ran out.
         """
 
     def shrink(self) -> None:

@@ -29,13 +29,9 @@ OnFailure = Callable[[str, Executor[Any, Any], Exception], None]
 
 @dataclass(eq=False)
 class TimeShare:
-    """The executors of one task kind. Models whose texts are equally long take turns.
+    """The executors of one task kind. Models whose texts are equally long take turns."""
 
-    Args:
-        share: Share of the time while other work waits, above 0 and below 1. None for the
-            foreground kind, whose executors all compute one step at every `run`.
-    """
-
+    # Of the time while other work waits, above 0 and below 1; None for the foreground kind.
     share: float | None
     executors: dict[str, Executor[Any, Any]] = field(default_factory=dict)
     credit: float = 0.0  # seconds for which slices may be computed
@@ -59,9 +55,8 @@ class TimeShare:
         credit is used up, it has no work left, or a slice fails. A batch of short texts in progress
         may use MAX_OVERDRAFT_SECONDS more.
 
-        Args:
-            is_beside: Whether there is other work. For a sliced kind, only work of the kinds before
-                it in the task table counts.
+        `is_beside` says whether there is other work. For a sliced kind, only work of the kinds
+        before it in the task table counts.
         """
         done: list[Done] = []
         self.spent = 0.0

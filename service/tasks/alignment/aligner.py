@@ -100,7 +100,6 @@ async def submit_all(
     settings: Settings,
     context: RequestContext,
 ) -> list[Result]:
-    """Submits the items of a request; returns one result for each item, in order."""
     tokens = sum(item.num_tokens for item in items)
     _use_bulk_lane(items, settings)
     lease = await context.admit(backend, tokens, at_once=False)

@@ -21,7 +21,6 @@ def check_num_inputs(inputs: Sequence[object], limit: int, param: str) -> None:
 
 
 def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
-    """Refuses a request with too many tokens of all inputs together, as the model reads them."""
     remedy = f"; the limit is {limit}. Send it in parts, or raise REGARD_MAX_PENDING_TOKENS."
     _check_total(num_tokens, limit, param, remedy)
 
@@ -75,9 +74,7 @@ def find_long(
 ) -> list[int]:
     """Returns the indices of the inputs that must be cut, because they exceed the model's limit.
 
-    Args:
-        num_tokens: Number of tokens of each uncut input, special tokens and prompt included.
-        uncounted: Indices of very long inputs, whose number of tokens is a lower bound.
+    The numbers of tokens of the inputs in `uncounted` are lower bounds.
     """
     long = [place for place, number in enumerate(num_tokens) if number > limit]
     if long and not truncate:

@@ -74,12 +74,7 @@ async def align_words(
 
 
 def _in_place(sentence: Sentence, pair: TranslatedPair, translation: str) -> Alignment:
-    """Returns the alignment of a sentence, in code points of the sentence and its translation.
-
-    Args:
-        translation: The final translation with markers. The model wrote stand-ins, and another case
-            and punctuation.
-    """
+    """Returns the alignment of a sentence, in code points of it and of its final translation."""
     source_words, target_words, weights = between_words(*pair.attention)
     source = _words(sentence, pair.source, sentence.source, source_words)
     target = _words(sentence, pair.target, translation, target_words)

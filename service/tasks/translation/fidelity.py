@@ -5,12 +5,11 @@ marker (one private-use character) replaces each span. For the model, a stand-in
 as `XYZ1`) replaces each marker. A carrier is a sentence with stand-ins.
 
 If a stand-in is missing or repeated in the best translation, the sentence is translated again with
-other stand-ins. If this does not help, only the parts between its spans are translated. In the best
-translation, every span is therefore present exactly once, unchanged.
+other stand-ins. At last, only the parts between its spans are translated. Every span is then
+present exactly once.
 
-A guard is a check for wrong translations, such as loops. If a guard rejects a translation, the
-sentence is decoded again with a larger beam, and a short one also as a list item (`phrases`). The
-better translation is kept.
+A guard is a check for wrong translations. If one rejects a translation, the sentence is decoded
+again with a larger beam, and a short one also as a list item (`phrases`). The better one is kept.
 """
 
 from collections.abc import Sequence
@@ -54,14 +53,10 @@ async def guard(
 ) -> None:
     """Decodes sentences again if a guard rejects their translations.
 
-    The translation that the fewest guards reject is kept. If several translations are rejected by
-    equally few guards, the first one is kept. Sentences that were translated in parts are left out.
-
-    Args:
-        beam_size: Beam size of the second decoding. If it is not larger than the first beam, or if
-            a remote model translates, rejected translations only get a warning.
-        short_beam_size: Beam size of the second decoding of short sentences, which are also decoded
-            as list items; 0 if they are decoded like all others.
+    The first translation that the fewest guards reject is kept. If `beam_size` is not larger than
+    the first beam, or if a remote model translates, rejected translations only get a warning.
+    Unless `short_beam_size` is 0, short sentences are decoded with it, also as list items.
+    Sentences that were translated in parts are left out.
     """
     size, deadline = num_chars(sentences), pipeline.deadline
     rejected = await run_sized(size, deadline, _rejected, sentences)
@@ -141,17 +136,13 @@ def _better(sentence: Sentence, second: Sequence[Hypothesis]) -> tuple[list[Hypo
 
 
 def _incomplete(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """Returns the sentences whose best translations do not have each stand-in exactly once.
-
-    In markup, the stand-ins of inline tags must also be in the order of the source.
-    """
     return [each for each in sentences if each.restored(each.decode(0)) is None]
 
 
 def _cut(
     sentences: Sequence[Sentence], pipeline: PivotPipeline
 ) -> tuple[list[list[ChunkedText]], list[TranslationItem]]:
-    """Returns the markers of each sentence with the texts between them, and these texts' tokens."""
+    """Returns the markers of each sentence with the texts between them, and their items."""
     chunked: list[list[ChunkedText]] = []
     items: list[TranslationItem] = []
     for sentence in sentences:

@@ -46,12 +46,9 @@ async def give_context(
     num_before: int,
     deadline: float,
 ) -> None:
-    """Gives the sentences for remote models their context, for the prompts.
+    """Gives the sentences for remote models at most `num_before` texts and sentences as context.
 
-    Args:
-        given: The texts as they were given.
-        words: Returns the words of a text, without its markup.
-        num_before: Largest number of texts and sentences before a sentence.
+    `words` returns the words of a given text, without its markup.
     """
     remote = [text for text in texts if text.route and not text.route[0].has_attention]
     around = [neighbors.around(given[text.number], num_before) for text in remote]

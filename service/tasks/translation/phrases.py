@@ -64,11 +64,7 @@ class Candidate:
 
 
 async def translate(sentences: Sequence[Sentence], pipeline: PivotPipeline, beam_size: int) -> None:
-    """Translates sentences, and phrases as list items.
-
-    Args:
-        beam_size: Beam of the list items; 0 if phrases are translated like other sentences.
-    """
+    """Translates sentences, and phrases as list items; a `beam_size` of 0 makes no list items."""
     short = [each for each in sentences if len(each.source) <= MAX_SHORT_CHARS]
     deadline, size = pipeline.deadline, num_chars(short)
     size_of_all = size + CHARS_PER_SENTENCE * len(sentences)

@@ -39,12 +39,12 @@ class PivotPipeline:
     is_bulk: bool
     deadline: float  # time by time.perf_counter
     total_tokens: int = 0  # of all sentences of the request, counted once for each model of a route
-    # Route and options of each sentence in progress that needs two models.
-    second_legs: dict[TranslationItem, Leg] = field(default_factory=dict)
     # Number of first translations that were too long for a second model, by second model.
     num_cut: dict[str, int] = field(default_factory=dict)
     # Number of translations that a guard rejected, by model, guard and one of REJECTION_OUTCOMES.
     rejected: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    # Route and options of each sentence in progress that needs two models.
+    second_legs: dict[TranslationItem, Leg] = field(default_factory=dict)
 
     @cached_property
     def with_attention(self) -> DecodingOptions:
@@ -58,12 +58,7 @@ class PivotPipeline:
         options: DecodingOptions,
         hints: Hints = NO_HINTS,
     ) -> TranslationItem:
-        """Returns the work item of a sentence, whose token ids `source` include EOS.
-
-        Args:
-            route: One model, or two: one into the pivot language and one out of it.
-            hints: Terms and texts around the sentence, for the prompt of a remote model.
-        """
+        """Returns the work item of a sentence, whose token ids `source` include EOS."""
         first, wanted = route[0], options
         if len(route) > 1:
             options = replace(options, num_hypotheses=1, return_scores=False)

@@ -4,15 +4,12 @@ A sentence is first translated unchanged. If target terms are missing in the tra
 replace their source terms in the sentence, and the sentence is translated again. This works because
 models mostly copy words of the target language.
 
-A stand-in is a short word, such as `XYZ1`, that replaces a source term in the sentence. The model
-copies it, and the target term then replaces it in the translation. Models copy stand-ins more
-reliably than target terms, but a stand-in hides the meaning of the term from the model. If target
-terms are still missing in the second translation, stand-ins replace the source terms of these
-target terms. If target terms are missing even in the third translation, stand-ins replace all
-source terms.
+A stand-in is a short word, such as `XYZ1`, in place of a source term. The model copies it, and the
+target term then replaces it in the translation. Models copy stand-ins more reliably than target
+terms, but a stand-in hides the meaning of the term. If target terms are still missing in the second
+translation, stand-ins replace their source terms. In the fourth, all source terms are replaced.
 
-This module first puts a marker in place of a source term; `Sentence.load` then replaces the markers
-by stand-ins. Here target terms become protected spans.
+This module puts markers in place of source terms; `Sentence.load` replaces them by stand-ins.
 """
 
 from collections import defaultdict
@@ -48,8 +45,7 @@ async def give_terms(sentences: Sequence[Sentence], terms: Terms, pipeline: Pivo
 async def use_terms(sentences: Sequence[Sentence], terms: Terms, pipeline: PivotPipeline) -> None:
     """Translates sentences again while target terms are missing, up to three times.
 
-    A stand-in may be missing in a new translation. The caller must therefore call
-    `fidelity.complete` afterwards, which completes such translations.
+    A stand-in may be missing in a new translation, which `fidelity.complete` must then complete.
     """
     size, deadline = num_chars(sentences), pipeline.deadline
     left = await run_sized(size, deadline, _termed, sentences, terms)
@@ -100,11 +96,7 @@ def _rewritten(
 ) -> tuple[list[_Termed], list[Sentence], list[TranslationItem]]:
     """Rewrites each sentence whose translation does not have all target terms.
 
-    Args:
-        put: Chooses the words in place of source terms.
-        is_for_all: Whether all terms of such a sentence are replaced, or only the terms whose
-            target terms are missing.
-
+    With `is_for_all`, all its terms are replaced, else only those whose target terms are missing.
     Returns the sentences whose target terms are missing, and those to translate again.
     """
     incomplete: list[_Termed] = []
@@ -167,11 +159,7 @@ def _decoded(sentence: Sentence) -> str:
 
 
 def _as_words(one: _Termed, matches: Sequence[Match], _: list[str]) -> list[str]:
-    """Returns the target terms of matches, which need no spans.
-
-    If a source term at the start of the sentence begins with a capital letter, so does the target
-    term.
-    """
+    """Returns the target terms, with a capital letter if the sentence begins with one."""
     return [
         capitalized(match.target)
         if one.sentence.text.protected.restore(one.source[match.start])[0].isupper()

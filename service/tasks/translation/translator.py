@@ -139,7 +139,7 @@ class Translator:
     ) -> list[TranslatedText]:
         texts, messages, pipeline = await self._begin(request, context)
         await self._translate(request, texts, pipeline, context, messages)
-        _end(texts, pipeline, context)
+        context.add_times([each.result for each in _sentences(texts)])
         await _join(texts, pipeline, context)
         if request.is_aligned:
             for text in texts:
@@ -176,7 +176,7 @@ class Translator:
                     _locate(part)
                     starts = (starts[0] + length, starts[1] + len(part.text))
                 yield part
-        _end(parts, pipeline, context)
+        context.add_times([each.result for each in _sentences(parts)])
 
     async def _begin(
         self, request: TranslationRequest, context: RequestContext
@@ -211,7 +211,8 @@ class Translator:
         if request.is_aligned:
             options = replace(options, return_attention=True)
         limit = settings.max_source_tokens
-        pipeline = PivotPipeline(lease, options, limit, is_bulk, deadline, num_tokens)
+        counts = context.num_cut, context.rejected
+        pipeline = PivotPipeline(lease, options, limit, is_bulk, deadline, num_tokens, *counts)
         return texts, messages, pipeline
 
     async def _translate(
@@ -296,12 +297,7 @@ def prepare(
     catalog: Catalog,
     max_source_tokens: int,
 ) -> TranslatedText:
-    """Returns a text of a request with its route and its tokenised sentences.
-
-    Args:
-        number: Index of the text.
-        detected: Language of the text; None if the request names it.
-    """
+    """Returns the text `number` of a request with its route and its tokenised sentences."""
     text, source = request.texts[number], request.source
     if detected is not None:
         source = detected.language if detected.confidence else request.target
@@ -390,7 +386,7 @@ def prepare_message(
     catalog: Catalog,
     max_source_tokens: int,
 ) -> TranslatedText:
-    """Returns a message with the texts that must be translated first; arguments as in `prepare`."""
+    """Returns a message with the texts that must be translated first."""
     rules = XmlRules() if message.has_xml_tags else request.xml
     part = replace(request, xml=rules)
     prepare_text = prepare_html if request.is_html else prepare
@@ -423,7 +419,7 @@ def prepare_html(
     catalog: Catalog,
     max_source_tokens: int,
 ) -> TranslatedText:
-    """Returns a text in HTML with the attributes of its tags. The arguments are as in `prepare`."""
+    """Returns a text in HTML with the attributes of its tags."""
     text = prepare(request, number, detected, catalog, max_source_tokens)
     plain = replace(request, is_html=False, split_lines=True)
     num_sentences = len(text.sentences)
@@ -562,11 +558,3 @@ def describe(texts: Sequence[TranslatedText], context: RequestContext) -> list[T
             context.num_cut[name] = context.num_cut.get(name, 0) + text.num_cut
     context.model = models.pop() if len(models) == 1 else NO_MODEL
     return messages
-
-
-def _end(texts: Sequence[TranslatedText], pipeline: PivotPipeline, context: RequestContext) -> None:
-    """Adds the times of all results, and the counts of the pipeline, to the context."""
-    for name, count in pipeline.num_cut.items():
-        context.num_cut[name] = context.num_cut.get(name, 0) + count
-    context.rejected.update(pipeline.rejected)
-    context.add_times([each.result for each in _sentences(texts)])
