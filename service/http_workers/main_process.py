@@ -29,7 +29,7 @@ from service.http_workers.messages import (
 )
 from service.ipc import channel, processes
 from service.ipc.channel import Outbox
-from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, Watchdog, start_module
+from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, start_module
 from service.items import ResultStream
 from service.models.catalog import Catalog
 from service.scheduling.supervisor import StartWorker
@@ -261,23 +261,19 @@ class MainProcess:
         self.core.metrics.processes.watch(name, started.process.pid)
         link = HttpWorkerLink(self.core, started.writer, self._listens)
         self.links[link] = started
-        watchdog = Watchdog(
-            name, started.process, self._timeout_seconds, lambda: self._expects_message(link)
-        )
-        watching = asyncio.create_task(watchdog.run())
         try:
             started.writer.write(channel.pack(self.config))
             if self.keeper.is_stopping:
                 started.writer.close()
 
             def receive(messages: list[FromHttpWorker]) -> None:
-                watchdog.hear()
                 for message in messages:
                     channel.deliver(message, link.receive, name)
 
-            await started.inbox.pass_to(receive)
+            await started.run(
+                name, receive, self._timeout_seconds, lambda: self._expects_message(link)
+            )
         finally:
-            watching.cancel()
             del self.links[link]
             self.core.metrics.processes.forget(name)
             link.lose()

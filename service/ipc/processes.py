@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from service.ipc.channel import Inbox
 
@@ -89,6 +89,46 @@ class ChildProcess:
             opened.pop_all()  # the writer owns the socket from here on
         return cls(process, inbox, writer)
 
+    async def run(
+        self,
+        name: str,
+        receive: Callable[[Any], None],
+        timeout_seconds: Callable[[], float],
+        expects_message: Callable[[], bool],
+    ) -> None:
+        """Passes all messages to a function, and kills the process if it hangs or is suspended.
+
+        Checks are counted, not seconds, because seconds also pass while the server itself is
+        suspended. Only a message resets the count.
+
+        Args:
+            timeout_seconds: Returns the timeout. A silent process is killed after it, never
+                earlier.
+            expects_message: Called before each check. It returns whether the process must send a
+                message soon. It may also send a ping, which the process must answer.
+        """
+        num_silent = 0
+
+        def hear(message: object) -> None:
+            nonlocal num_silent
+            num_silent = 0
+            receive(message)
+
+        async def watch() -> None:
+            nonlocal num_silent
+            while num_silent <= CHECKS:
+                await asyncio.sleep(timeout_seconds() / CHECKS)
+                num_silent += expects_message()
+            text = "%s has sent nothing for more than %.3g s"
+            watchdog_logger.error(text, name, timeout_seconds())
+            end_at_once(self.process)
+
+        watching = asyncio.create_task(watch())
+        try:
+            await self.inbox.pass_to(hear)
+        finally:
+            watching.cancel()
+
     async def end(self, seconds: float) -> None:
         self.writer.close()
         try:
@@ -99,44 +139,6 @@ class ChildProcess:
         except asyncio.CancelledError:  # the server ends and does not wait any longer
             end_at_once(self.process)
             raise
-
-
-@dataclass(eq=False)
-class Watchdog:
-    """Kills a child process that hangs or is suspended; its supervisor then starts a new one.
-
-    The watchdog counts checks, not seconds, because seconds also pass while the server itself is
-    suspended. Only a message resets the count.
-
-    Args:
-        timeout_seconds: Returns the timeout. A silent process is killed after it, never earlier.
-        expects_message: Called before each check. It returns whether the process must send a
-            message soon. It may also send a Ping, which the process must answer.
-    """
-
-    name: str
-    process: Process
-    timeout_seconds: Callable[[], float]
-    expects_message: Callable[[], bool]
-    num_heard: int = 0
-
-    def hear(self) -> None:
-        self.num_heard += 1
-
-    async def run(self) -> None:
-        """Checks the process until this method kills it. The caller may cancel the checks."""
-        num_silent, num_heard = 0, 0
-        while num_silent <= CHECKS:
-            await asyncio.sleep(self.timeout_seconds() / CHECKS)
-            expects_message = self.expects_message()
-            if self.num_heard != num_heard:
-                num_silent, num_heard = 0, self.num_heard
-            elif expects_message:
-                num_silent += 1
-        watchdog_logger.error(
-            "%s has sent nothing for more than %.3g s", self.name, self.timeout_seconds()
-        )
-        end_at_once(self.process)
 
 
 class ProcessSupervisor:

@@ -7,6 +7,7 @@ import socket
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from service.errors import fault
 from service.ipc import channel, processes
@@ -14,7 +15,6 @@ from service.ipc.processes import (
     ChildProcess,
     Process,
     ProcessSupervisor,
-    Watchdog,
     end_at_once,
     start_module,
 )
@@ -228,22 +228,17 @@ class Supervisor:
         self.metrics.processes.watch(name, started.process.pid)
         link = WorkerLink(name, started.writer, self._placed(self.config, name))
         self.links[link] = started.process
-        watchdog = Watchdog(
-            name, started.process, lambda: self.timeout_seconds, lambda: self._expects_message(link)
-        )
-        watching = asyncio.create_task(watchdog.run())
         try:
             link.send(link.config)
             if self.is_stopping:
                 started.writer.close()
-
-            def receive(message: object) -> None:
-                watchdog.hear()
-                self._receive(link, message)
-
-            await started.inbox.pass_to(receive)
+            await started.run(
+                name,
+                partial(self._receive, link),
+                lambda: self.timeout_seconds,
+                lambda: self._expects_message(link),
+            )
         finally:
-            watching.cancel()
             self.metrics.processes.forget(name)
             self.links.pop(link)
             is_loading = self.ready.pop(name, None) is None
