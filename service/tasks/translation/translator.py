@@ -137,8 +137,8 @@ class Translator:
     async def translate(
         self, request: TranslationRequest, context: RequestContext
     ) -> list[TranslatedText]:
-        texts, messages, pipeline = await self._begin(request, context)
-        await self._translate(request, texts, pipeline, context, messages)
+        texts, pipeline = await self._begin(request, context)
+        await self._translate(request, texts, pipeline, context)
         context.add_times([each.result for each in _sentences(texts)])
         await _join(texts, pipeline, context)
         if request.is_aligned:
@@ -154,15 +154,14 @@ class Translator:
         Each sentence is yielded as soon as it and all sentences before it are done. Alignments
         count code points from the start of the whole text.
         """
-        texts, _, pipeline = await self._begin(request, context)
+        texts, pipeline = await self._begin(request, context)
         num_chars = sum(map(len, request.texts))
         parts = await run_sized(
             num_chars, pipeline.deadline, lambda: [part for text in texts for part in text.parts()]
         )
 
         async def translate(part: TranslatedText) -> TranslatedText:
-            messages = [part] if isinstance(part, TranslatedMessage) else []
-            await self._translate(request, [part], pipeline, context, messages)
+            await self._translate(request, [part], pipeline, context)
             await _join([part], pipeline, context)
             return part
 
@@ -180,8 +179,8 @@ class Translator:
 
     async def _begin(
         self, request: TranslationRequest, context: RequestContext
-    ) -> tuple[list[TranslatedText], list[TranslatedMessage], PivotPipeline]:
-        """Admits a request and prepares its texts; returns all texts, and the messages."""
+    ) -> tuple[list[TranslatedText], PivotPipeline]:
+        """Admits a request and prepares its texts."""
         settings = self.settings
         deadline = context.deadline
         num_chars = sum(map(len, request.texts))
@@ -201,7 +200,7 @@ class Translator:
         num_tokens = 0
         for sentence in sentences:
             num_tokens += len(sentence.text.route) * len(sentence.ids)
-        messages = describe(texts, context)
+        describe(texts, context)
         if self.reads_context:
             neighbors = request.neighbors or Neighbors(request.texts)
             num_before = settings.remote_context_texts
@@ -213,7 +212,7 @@ class Translator:
         limit = settings.max_source_tokens
         counts = context.num_cut, context.rejected
         pipeline = PivotPipeline(lease, options, limit, is_bulk, deadline, num_tokens, *counts)
-        return texts, messages, pipeline
+        return texts, pipeline
 
     async def _translate(
         self,
@@ -221,10 +220,12 @@ class Translator:
         texts: list[TranslatedText],
         pipeline: PivotPipeline,
         context: RequestContext,
-        messages: Sequence[TranslatedMessage] = (),
     ) -> None:
-        """Translates texts or parts of texts; `messages` are the messages among the texts."""
-        sentences = _sentences(texts)
+        """Translates texts or parts of texts."""
+        sentences, messages = _sentences(texts), []
+        for text in texts:
+            if isinstance(text, TranslatedMessage):
+                messages.append(text)
         settings, largest = self.settings, self.settings.max_beam_size
         if request.terms is not None:
             await give_terms(sentences, request.terms, pipeline)
@@ -542,19 +543,13 @@ def no_attention(name: str) -> InvalidRequestError:
     )
 
 
-def describe(texts: Sequence[TranslatedText], context: RequestContext) -> list[TranslatedMessage]:
-    """Adds the model's name, and the number of cut sentences of each model, to the context.
-
-    Returns the messages among the texts.
-    """
-    models, messages = set(), []
+def describe(texts: Sequence[TranslatedText], context: RequestContext) -> None:
+    """Adds the model's name, and the number of cut sentences of each model, to the context."""
+    models = set()
     for text in texts:
-        if isinstance(text, TranslatedMessage):
-            messages.append(text)
         for direction in text.route:
             models.add(direction.name)
         if text.num_cut:
             name = text.route[0].name
             context.num_cut[name] = context.num_cut.get(name, 0) + text.num_cut
     context.model = models.pop() if len(models) == 1 else NO_MODEL
-    return messages
