@@ -35,28 +35,26 @@ several items together. Further items wait in the queue, so that other workers c
 Assignment = tuple[WorkerState, list[WorkItem]]
 
 
-class Policy(ABC):
-    """Counts the work of one task kind and assigns it to workers.
-
-    The methods of this class predict work as if the workers computed one item after the other.
-    """
+class RowPolicy:
+    """Counts rows of a model's batch; items of similar length go to one worker together."""
 
     num_buckets = 1  # length buckets of each queue
     # Whether the models of a worker share one capacity. If so, the model whose oldest item has
     # waited longest is served first.
     shares_models = False
-    counts_rows = False  # whether capacity is counted in rows of a model's batch
+    counts_rows = True  # whether capacity is counted in rows of a model's batch
 
-    @abstractmethod
     def measure(self, item: WorkItem) -> None:
         """Sets `bucket`, `cost` and `load` of an item from its `tokens` and `rows`."""
+        item.bucket = 0
+        item.cost = item.load = item.rows
 
     def work_until_end(self, tokens: int, occupancy: float) -> float:
         """Returns the work that workers do from the dispatch of an item to its end.
 
         `occupancy` counts the rows in use (or tokens held) in this time, with those of the item.
         """
-        return occupancy
+        return tokens * occupancy
 
     def forecast(
         self, model: str, queue: Queue, workers: Iterable[WorkerState], items: Sequence[WorkItem]
@@ -64,56 +62,6 @@ class Policy(ABC):
         """Predicts the work that workers do until new items have ended, which wait in no queue yet.
 
         Returns the work in row-tokens, and the occupancy during this work.
-        """
-        ahead = queue.work_before(items) if queue else 0.0
-        held = queue.occupancy + sum([item.work for item in items])
-        return ahead + held, held
-
-    @abstractmethod
-    def assign(
-        self, kind: str, model: str, queue: Queue, workers: Iterable[WorkerState]
-    ) -> list[Assignment]:
-        """Takes as many items from a queue as workers have capacity for, and assigns these items.
-
-        In the result, a worker may occur several times.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class TaskKind:
-    """One row of the task table: one kind of work for the workers."""
-
-    item: type[WorkItem]  # `item.kind` is the name of the kind
-    policy: Policy
-    # Returns the share of a worker's time that the kind gets while other work waits. None means no
-    # limit, as for translation.
-    share: Callable[[Settings], float | None]
-    series: TaskSeries  # names of model calls and token counts in the metrics
-    # Takes an item and the value of its result. Returns the number of source tokens and, for a
-    # translation, of target tokens. None if the kind has no such counts.
-    lengths: Callable[[Any, Any], tuple[int, ...]] | None
-
-    @property
-    def name(self) -> str:
-        return self.item.kind
-
-
-class RowPolicy(Policy):
-    """Counts rows of a model's batch; items of similar length go to one worker together."""
-
-    counts_rows = True
-
-    def measure(self, item: WorkItem) -> None:
-        item.bucket = 0
-        item.cost = item.load = item.rows
-
-    def work_until_end(self, tokens: int, occupancy: float) -> float:
-        return tokens * occupancy
-
-    def forecast(
-        self, model: str, queue: Queue, workers: Iterable[WorkerState], items: Sequence[WorkItem]
-    ) -> tuple[float, float]:
-        """Predicts as `Policy.forecast`, with all rows in use.
 
         The new items wait until the items before them have rows. Then they share the batch with all
         rows in use. If there are too few rows for all of them, some wait until others have freed
@@ -137,7 +85,10 @@ class RowPolicy(Policy):
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Iterable[WorkerState]
     ) -> list[Assignment]:
-        """Gives items first to the workers with the fewest used rows, to spread the rows evenly."""
+        """Takes as many items from a queue as workers have capacity for, and assigns these items.
+
+        The workers with the fewest used rows come first, to spread the rows evenly.
+        """
         (lanes,) = queue.buckets
         key = (kind, model, 0)
         ordered = []
@@ -200,15 +151,32 @@ def level(used: Iterable[int], rows: int) -> int:
     return found
 
 
-class ItemPolicy(Policy):
+class ItemPolicy(ABC):
     """Gives one item after the other to the worker with the least work before the item.
 
     Among workers with equally much work of the own kind, the worker with the least work of the kind
-    `foreground` is chosen.
+    `foreground` is chosen. Work is predicted as if a worker computed one item after the other.
     """
+
+    num_buckets = 1
+    shares_models = False
+    counts_rows = False
 
     def __init__(self, foreground: str) -> None:
         self.foreground = foreground
+
+    @abstractmethod
+    def measure(self, item: WorkItem) -> None: ...
+
+    def work_until_end(self, tokens: int, occupancy: float) -> float:
+        return occupancy
+
+    def forecast(
+        self, model: str, queue: Queue, workers: Iterable[WorkerState], items: Sequence[WorkItem]
+    ) -> tuple[float, float]:
+        ahead = queue.work_before(items) if queue else 0.0
+        held = queue.occupancy + sum([item.work for item in items])
+        return ahead + held, held
 
     @abstractmethod
     def _load(self, worker: WorkerState, kind: str, model: str, bucket: int) -> int:
@@ -273,3 +241,25 @@ class SlotPolicy(ItemPolicy):
 
     def _has_room(self, worker: WorkerState, kind: str, model: str, bucket: int) -> bool:
         return worker.total_used(kind) < MAX_SLOTS
+
+
+Policy = RowPolicy | ItemPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class TaskKind:
+    """One row of the task table: one kind of work for the workers."""
+
+    item: type[WorkItem]  # `item.kind` is the name of the kind
+    policy: Policy
+    # Returns the share of a worker's time that the kind gets while other work waits. None means no
+    # limit, as for translation.
+    share: Callable[[Settings], float | None]
+    series: TaskSeries  # names of model calls and token counts in the metrics
+    # Takes an item and the value of its result. Returns the number of source tokens and, for a
+    # translation, of target tokens. None if the kind has no such counts.
+    lengths: Callable[[Any, Any], tuple[int, ...]] | None
+
+    @property
+    def name(self) -> str:
+        return self.item.kind
