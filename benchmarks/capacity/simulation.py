@@ -164,7 +164,8 @@ class Machine:
             for name in names
         ]
         for worker in self.workers:
-            self.scheduler.worker_ready(worker, {MODEL: costs.worker.max_rows})
+            self.scheduler.worker_ready(worker)
+            self.scheduler.worker_loaded(worker, MODEL, costs.worker.max_rows)
 
     def send(self, request: Request) -> None:
         self.in_progress += 1

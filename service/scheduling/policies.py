@@ -188,7 +188,7 @@ class ItemPolicy(ABC):
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Iterable[WorkerState]
     ) -> list[Assignment]:
-        loaded = [worker for worker in workers if model not in worker.missing]
+        loaded = [worker for worker in workers if model in worker.max_rows]
         foreground = {worker: worker.total_used(self.foreground) for worker in loaded}
         given: dict[WorkerState, list[WorkItem]] = {}
         for bucket, lanes in enumerate(queue.buckets):

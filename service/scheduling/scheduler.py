@@ -336,24 +336,13 @@ class Scheduler:
             worker.link.send(Abort(ids))
         self._dispatch_soon()  # not `_dispatch`: `_drop_late` may have called this method
 
-    def worker_ready(
-        self,
-        link: Link,
-        max_rows: Mapping[str, int],
-        missing: Iterable[str] = (),
-        gpu_models: Iterable[str] = (),
-    ) -> None:
-        """Accepts a worker, which has loaded its models except those in `missing`."""
-        self.workers[link] = WorkerState(
-            link,
-            dict(max_rows),
-            missing={*missing},
-            gpu_models={*gpu_models},
-            rows_ahead=self.rows_ahead,
-        )
-        self._dispatch()
+    def worker_ready(self, link: Link) -> None:
+        """Accepts a worker, which gets items of a model after `worker_loaded`."""
+        self.workers[link] = WorkerState(link, rows_ahead=self.rows_ahead)
 
-    def worker_loaded(self, link: Link, model: str, max_rows: int, is_on_gpu: bool = False) -> None:
+    def worker_loaded(
+        self, link: Link, model: str, max_rows: int = 0, is_on_gpu: bool = False
+    ) -> None:
         self.workers[link].load(model, max_rows, is_on_gpu)
         self._dispatch()
 

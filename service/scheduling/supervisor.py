@@ -280,7 +280,10 @@ class Supervisor:
         elif isinstance(message, Ready):
             self._welcome(link, message)
         elif isinstance(message, Loaded):
-            self._take(link, message)
+            name = message.resident.name
+            if name in self.files:  # else it was unloaded in the meantime
+                self._take(link, message.resident)
+                link.hear(name, message)
         elif isinstance(message, Unloaded):
             link.hear(message.name, message)
         elif isinstance(message, LoadFailed):
@@ -323,27 +326,20 @@ class Supervisor:
             if id(files) not in kept:
                 del models[files.name]
                 link.send(Unload(files.name))
-        self.ready[link.name] = models
+        self.ready[link.name] = {}
+        self.scheduler.worker_ready(link)
         for resident in models.values():
-            self._describe(link, resident)
-        rows = {name: model.max_rows for name, model in models.items() if model.max_rows}
-        missing = [each for each in self.config.models.files if each.name not in models]
-        names = {files.name for files in missing}
-        on_gpu = {name for name, model in models.items() if model.is_on_gpu}
-        self.scheduler.worker_ready(link, rows, names, on_gpu)
-        for files in missing:
-            link.send(self._placed(self.config, link.name).load(files))
+            self._take(link, resident)
+        for files in self.config.models.files:
+            if files.name not in models:
+                link.send(self._placed(self.config, link.name).load(files))
         self.metrics.ready.set(self.is_ready)
 
-    def _take(self, link: WorkerLink, loaded: Loaded) -> None:
-        resident = loaded.resident
-        if resident.name not in self.files:  # unloaded in the meantime
-            return
-        self.ready[link.name][resident.name] = resident
+    def _take(self, link: WorkerLink, resident: Resident) -> None:
+        name = resident.name
+        self.ready[link.name][name] = resident
         self._describe(link, resident)
-        rows, is_on_gpu = resident.max_rows, resident.is_on_gpu
-        self.scheduler.worker_loaded(link, resident.name, rows, is_on_gpu)
-        link.hear(resident.name, loaded)
+        self.scheduler.worker_loaded(link, name, resident.max_rows, resident.is_on_gpu)
 
     def _describe(self, link: WorkerLink, resident: Resident) -> None:
         metrics, name, files = self.metrics, resident.name, self.files[resident.name]

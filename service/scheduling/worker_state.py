@@ -21,14 +21,14 @@ class Link(Protocol):
 @dataclass(eq=False, slots=True)
 class WorkerState:
     link: Link
-    max_rows: dict[str, int]  # number of rows of each translation model's batch
+    # Number of rows of the batch of each loaded model; 0 for a model without such a batch.
+    max_rows: dict[str, int] = field(default_factory=dict)
     held: dict[int, WorkItem] = field(default_factory=dict)  # by id
     # Capacity that the held items take, by task kind, model and length bucket, in the unit of the
     # kind's policy.
     used: dict[tuple[str, str, int], int] = field(default_factory=lambda: defaultdict(int))
     # Number of rows of the held items of bulk lanes, by task kind and model.
     bulk_rows: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-    missing: set[str] = field(default_factory=set)  # models that it still has to load
     gpu_models: set[str] = field(default_factory=set)  # models that it computes on a GPU
     rows_ahead: int = 0  # rows beyond a model's batch that it may hold for each model
 
@@ -57,11 +57,9 @@ class WorkerState:
         return items
 
     def load(self, model: str, max_rows: int, is_on_gpu: bool) -> None:
-        self.missing.discard(model)
+        self.max_rows[model] = max_rows
         if is_on_gpu:
             self.gpu_models.add(model)
-        if max_rows:
-            self.max_rows[model] = max_rows
 
     def unload(self, model: str) -> list[WorkItem]:
         left = [item for item in self.held.values() if item.model == model]

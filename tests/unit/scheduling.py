@@ -69,7 +69,10 @@ class FakeWorker:
         self.received: dict[int, WorkItem] = {}
         self.given: list[int] = []
         self.num_messages = 0
-        scheduler.worker_ready(self, dict.fromkeys(MODELS, rows), gpu_models=self.gpu_models)
+        scheduler.worker_ready(self)
+        for model in MODEL_KINDS:
+            max_rows = rows if model in MODELS else 0
+            scheduler.worker_loaded(self, model, max_rows, model in self.gpu_models)
 
     def send(self, message: ToWorker) -> None:
         if isinstance(message, Compute):

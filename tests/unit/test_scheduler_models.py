@@ -36,7 +36,8 @@ async def test_item_of_a_kind_that_its_model_does_not_serve_is_refused(
 async def test_worker_receives_no_item_of_a_model_that_it_has_yet_to_load(
     scheduler: Scheduler, worker: FakeWorker
 ) -> None:
-    scheduler.worker_ready(worker, {"pt-en": 4}, ["en-pt", "tiny"])
+    scheduler.worker_ready(worker)
+    scheduler.worker_loaded(worker, "pt-en", 4)
     requests = [
         begin(scheduler, sentences(1)),
         begin(scheduler, pairs(1)),
@@ -46,9 +47,8 @@ async def test_worker_receives_no_item_of_a_model_that_it_has_yet_to_load(
     assert not worker.given
     scheduler.worker_loaded(worker, "en-pt", 4)
     assert len(worker.given) == 2
-    scheduler.worker_loaded(worker, "tiny", 0)
+    scheduler.worker_loaded(worker, "tiny")
     assert len(worker.given) == 3
-    assert "tiny" not in scheduler.workers[worker].max_rows
     for request in requests:
         request.cancel()
     await settle()

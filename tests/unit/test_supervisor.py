@@ -264,7 +264,7 @@ async def test_worker_that_started_with_an_earlier_model_of_the_same_name_loads_
     await loading
     second.say(READY)
     await until(lambda: len(supervisor.ready) == 2)
-    assert [each.missing for each in supervisor.scheduler.workers.values()] == [set(), {"en-pt"}]
+    assert [[*each.max_rows] for each in supervisor.scheduler.workers.values()] == [["en-pt"], []]
     second.say(Unloaded("en-pt"))
     second.say(Loaded(RESIDENT))
     await until(lambda: all(supervisor.ready.values()))
