@@ -352,12 +352,8 @@ def is_damage(error: Exception) -> bool:
     return _known(error) == DAMAGED
 
 
-def is_locked(error: Exception) -> bool:
-    return isinstance(error, BlockingIOError) or _known(error) == LOCKED
-
-
 def reason_of(error: Exception, folder: Path) -> str:
-    if is_locked(error):
+    if isinstance(error, BlockingIOError) or _known(error) == LOCKED:
         return LOCKED
     return DAMAGED if is_damage(error) else fault_of(folder) or _known(error) or UNUSABLE
 
