@@ -275,15 +275,8 @@ class Metrics:
 
     def forget_model(self, name: str) -> None:
         """Removes the gauges of an unloaded model. Its counters and histograms stay."""
-        for metric in (
-            self.model_info,
-            self.model_load,
-            self.model_memory,
-            self.decode_slots,
-            self.queue_depth,
-            self.queue_tokens,
-            self.queue_oldest_age,
-        ):
+        queue = (self.queue_depth, self.queue_tokens, self.queue_oldest_age, self.decode_slots)
+        for metric in (self.model_info, self.model_load, self.model_memory, *queue):
             metric.remove_by_labels({"model": name})
 
     def _make_request_series(self, task: str, model: str) -> None:

@@ -14,18 +14,9 @@ MCP = "mcp"
 """The task of the requests of agents to /mcp. Their tools call the other tasks."""
 
 OUTCOMES = (
-    "ok",
-    "invalid",
-    "too_large",
-    "rejected_queue",
-    "rejected_tokens",
-    "rejected_deadline",
-    "rejected_bytes",
-    "rate_limited",
-    "deadline",
-    "cancelled",
-    "unavailable",
-    "error",
+    *("ok", "invalid", "too_large"),
+    *("rejected_queue", "rejected_tokens", "rejected_deadline", "rejected_bytes", "rate_limited"),
+    *("deadline", "cancelled", "unavailable", "error"),
 )
 # Outcomes of a request to the endpoint of a remote model. `replaced` is not one: it counts the
 # sentences that a model of this server translated after such a request.

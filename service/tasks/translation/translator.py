@@ -277,12 +277,11 @@ class Translator:
             for number, language in enumerate(detected):
                 text = request.texts[number]
                 message = read_message(text, request.has_markup) if "{" in text else None
+                arguments = request, number, language, catalog, limit
                 if message is None:
-                    texts.append(prepare_text(request, number, language, catalog, limit))
+                    texts.append(prepare_text(*arguments))
                 else:
-                    texts.append(
-                        prepare_message(message, request, number, language, catalog, limit)
-                    )
+                    texts.append(prepare_message(message, *arguments))
             for prepared, prefix in zip(texts, request.prefixes, strict=False):
                 if prefix.strip():
                     give_prefix(prepared, prefix)
@@ -328,17 +327,9 @@ def prepare(
     given = chunked.segments.sentences
     lower_capitals(chunked, tokenizer, limit, source)
     segments, inside = distribute(chunked.segments, tags)
-    prepared = TranslatedText(
-        route,
-        detected,
-        segments.separators,
-        [],
-        (source, request.target),
-        protected,
-        limit,
-        chunked.num_cut,
-        number=number,
-    )
+    languages, separators = (source, request.target), segments.separators
+    prepared = TranslatedText(route, detected, separators, [], languages, protected, limit)
+    prepared.num_cut, prepared.number = chunked.num_cut, number
     if request.is_aligned and cleaned(text) != text:
         prepared.origins = origins(text)
     for index, ids in enumerate(chunked.sources):
