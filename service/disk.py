@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from secrets import token_hex
 from typing import IO
 
 PARTIAL = ".part"
@@ -19,20 +19,19 @@ def complete_file(path: Path, is_durable: bool = False) -> Iterator[IO[bytes]]:
     `is_durable`, the bytes and the new name are on the disk when the context ends.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    prefix, folder = f".{path.name}.", path.parent
-    with NamedTemporaryFile(dir=folder, prefix=prefix, suffix=PARTIAL, delete=False) as file:
+    part = path.with_name(f".{path.name}.{token_hex(4)}{PARTIAL}")
+    with part.open("xb+") as file:
         try:
             yield file
             file.flush()
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
             if is_durable:
                 os.fsync(file.fileno())
-            os.replace(file.name, path)
+            os.replace(part, path)
         except BaseException:
-            os.unlink(file.name)
+            part.unlink()
             raise
     if is_durable:
-        sync_folder(folder)
+        sync_folder(path.parent)
 
 
 def sync_folder(path: Path) -> None:
@@ -41,9 +40,3 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)  # the umask can be read only by setting a new one
-    os.umask(mask)
-    return mask

@@ -10,13 +10,12 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import filterfalse
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import uvloop
 
@@ -41,8 +40,6 @@ MAX_LOSSES = 5
 
 Advance = Callable[[int], object]
 """Receives the number of rows that were committed since the last call."""
-
-T = TypeVar("T")
 
 
 class Engine(Protocol):
@@ -87,9 +84,6 @@ class ShardWork:
         # At least two chunks may be in progress: one is computed while another is committed.
         self.places = asyncio.Semaphore(max(2, chunks))
         self.journal = Journal(folder.journal, "actor")
-        # Only one thread writes files. `complete_file` changes the umask of the process for a
-        # moment, and a second thread could read the changed value.
-        self.files = ThreadPoolExecutor(1)
 
     async def compute(self, index: int) -> None:
         if self.folder.shard_path(self.job, index).exists():
@@ -97,12 +91,12 @@ class ShardWork:
         with first_error():
             async with asyncio.TaskGroup() as tasks, self.turn:
                 chunks = self._missing_chunks(index)
-                while chunk := await self._in_thread(next, chunks, None):
+                while chunk := await asyncio.to_thread(next, chunks, None):
                     await self.places.acquire()
                     task = tasks.create_task(self._compute(index, chunk))
                     task.add_done_callback(lambda _: self.places.release())
         self._check_input(index)
-        await self._in_thread(self.folder.publish, self.job, index)
+        await asyncio.to_thread(self.folder.publish, self.job, index)
 
     async def _compute(self, index: int, chunk: Chunk) -> None:
         self.journal.add(begun=len(chunk.rows))
@@ -113,7 +107,7 @@ class ShardWork:
         # If this process is killed before the commit, the chunk is computed again and gets a second
         # line. Only the newest line of a chunk counts.
         self.journal.add(shard=index, chunk=chunk.number, failed=failed, at=time.time())
-        await self._in_thread(self.folder.commit, self.job, index, chunk, outcomes)
+        await asyncio.to_thread(self.folder.commit, self.job, index, chunk, outcomes)
         self.advance(len(chunk.rows))
 
     def _missing_chunks(self, index: int) -> Iterator[Chunk]:
@@ -135,10 +129,6 @@ class ShardWork:
                 f"{file.path} has changed while the job was running; delete the output folder and "
                 "start again"
             )
-
-    async def _in_thread(self, call: Callable[..., T], *args: Any) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.files, call, *args)
 
 
 @contextmanager
