@@ -8,6 +8,7 @@ argostranslate/package.py. No code was copied.
 """
 
 import re
+import shutil
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -94,12 +95,15 @@ def _numbers(version: str) -> list[int]:
 
 def unpack(archive: Path, folder: Path) -> tuple[ModelFile, ...]:
     """Writes the files of a package that a model needs, `metadata.json` last."""
-    limit = MAX_RATIO * archive.stat().st_size
     try:
         with ZipFile(archive) as package, disk_errors(folder / METADATA):
             members = _members(package, archive)
+            size = sum(info.file_size for info in members.values())  # never exceeded
+            if size > MAX_RATIO * archive.stat().st_size:
+                raise RegistryError(f"{archive} unpacks to over {MAX_RATIO} times its size")
             for name, info in members.items():
-                limit -= _write(package, info, folder / name, limit)
+                with package.open(info) as content, complete_file(folder / name, True) as output:
+                    shutil.copyfileobj(content, output, BLOCK_BYTES)
     except (BadZipFile, EOFError, ValueError, RuntimeError, zlib.error) as error:
         raise DamagedFileError(f"{archive} is cut short or damaged: {error}") from error
     return tuple(measure(name, folder / name) for name in members)
@@ -121,17 +125,6 @@ def _members(package: ZipFile, archive: Path) -> dict[str, ZipInfo]:
             )
         found[name] = info
     return dict(sorted(found.items(), key=lambda item: item[0] == METADATA))
-
-
-def _write(package: ZipFile, info: ZipInfo, path: Path, limit: int) -> int:
-    size = 0
-    with package.open(info) as content, complete_file(path, is_durable=True) as output:
-        while block := content.read(BLOCK_BYTES):
-            size += len(block)
-            if size > limit:
-                raise RegistryError(f"the package unpacks to over {MAX_RATIO} times its size")
-            output.write(block)
-    return size
 
 
 def unpacked(path: Path, cache: ModelCache) -> Path:

@@ -142,6 +142,4 @@ def _git_sha1(path: Path) -> str:
     """
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as content:
-        while block := content.read(BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(content, lambda: digest).hexdigest()
