@@ -43,8 +43,7 @@ _EMPHASIS_TRIGGER = re.compile(r"[*_~](?=[^\s*_~])")
 
 _EMPHASIS_MARKS = frozenset("*_~")
 
-_START_TAG = re.compile(r"[<\[]([A-Za-z0-9][\w:-]*)(?:[\s=][^<>]*)?(?<!/)[>\]]")
-_END_TAG = re.compile(r"[<\[]/([A-Za-z0-9][\w:-]*)\s*[>\]]")
+_TAG = re.compile(r"[<\[](/?)([A-Za-z0-9][\w:-]*)(?:[\s=][^<>]*)?(?<!/)[>\]]")
 _BRACKETS = {
     **{"{": "}", "<": ">", "<<": ">>", "[[": "]]"},
     **dict.fromkeys("\u2066\u2067\u2068", "\u2069"),
@@ -197,10 +196,8 @@ def _pairs(spans: Sequence[str]) -> dict[str, str]:
     opened: dict[str, list[str]] = {}
     for number, span in enumerate(spans):
         marker = chr(FIRST_MARKER + number)
-        if found := _END_TAG.fullmatch(span):
-            name, is_end = found[1], True
-        elif found := _START_TAG.fullmatch(span):
-            name, is_end = found[1], False
+        if found := _TAG.fullmatch(span):
+            name, is_end = found[2], bool(found[1])
         elif set(span) <= _EMPHASIS_MARKS:
             name, is_end = span, bool(opened.get(span))
         else:
