@@ -22,8 +22,9 @@ from functools import lru_cache
 from html import escape, unescape
 from itertools import count, groupby, pairwise
 
-from babel import Locale, UnknownLocaleError
+from babel import Locale
 
+from service.text.language_codes import known_locale
 from service.text.letters import has_letters
 from service.text.messages import (
     MARKUP_TAG,
@@ -200,10 +201,7 @@ def _examples(language: str, is_ordinal: bool, category: str) -> tuple[int, ...]
 
     An unknown language has the categories of English.
     """
-    try:
-        locale = Locale.parse(language)
-    except (UnknownLocaleError, ValueError):
-        locale = Locale.parse("en")
+    locale = known_locale(language) or Locale("en")
     rule = locale.ordinal_form if is_ordinal else locale.plural_form
     numbers = ORDINALS if is_ordinal else CARDINALS
     found = [tuple(n for n in numbers if rule(n) == each) for each in (category, "other")]

@@ -12,10 +12,9 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 
-from babel import Locale, UnknownLocaleError
-
 from model.tokenization.tokenizer import Tokenizer
 from service.text.chunking import ChunkedText
+from service.text.language_codes import known_locale
 from service.text.letters import has_ascii_digit
 from service.text.protection import FIRST_MARKER
 
@@ -254,9 +253,7 @@ def _is_common(word: str, language: str) -> bool:
 @lru_cache(maxsize=256)
 def _names(language: str) -> frozenset[str]:
     """Returns the capitalised words in the names of days, months, languages and countries."""
-    try:
-        locale = Locale(language)
-    except (UnknownLocaleError, ValueError):
+    if (locale := known_locale(language)) is None:
         return frozenset()
     calendars = (locale.days["format"]["wide"], locale.months["format"]["wide"])
     tables = (*calendars, locale.languages, locale.territories)

@@ -5,6 +5,7 @@ Codes are BCP 47 tags of language, script and region ("en", "pt-BR", "zh-Hant").
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import lru_cache
 
 from babel import Locale, UnknownLocaleError, localedata
@@ -121,7 +122,7 @@ def display_name(code: str, accept_language: str | None = None) -> str:
 
 def text_direction(code: str) -> str:
     """Returns `rtl` for a language that is written from right to left, else `ltr`."""
-    locale = _known_locale(normalize_code(code))
+    locale = known_locale(normalize_code(code))
     return locale.text_direction if locale else "ltr"
 
 
@@ -151,17 +152,17 @@ def _preferred_locale(accept_language: str) -> Locale:
         if match := _ACCEPT_ENTRY.fullmatch(entry):
             weights.setdefault(normalize_code(match["tag"]), float(match["weight"] or 1))
     wanted = sorted((tag for tag in weights if weights[tag] > 0), key=lambda tag: -weights[tag])
-    return next(filter(None, map(_known_locale, wanted)), Locale("en"))
+    return next(filter(None, map(known_locale, wanted)), Locale("en"))
 
 
-def _known_locale(tag: str) -> Locale | None:
+def known_locale(tag: str) -> Locale | None:
+    """Returns the locale of a canonical code, or of its language; None if CLDR has none."""
     primary = tag.partition("-")[0]
-    if primary not in _LOCALES:
-        return None
-    try:
-        return Locale.parse(tag, sep="-")
-    except (ValueError, UnknownLocaleError):
-        return Locale(primary)
+    is_known = get_global("language_aliases").get(primary, primary) in _LOCALES
+    for code in (tag, primary) if is_known else ():
+        with suppress(ValueError, UnknownLocaleError):
+            return Locale.parse(code, sep="-")
+    return None
 
 
 def _name_in(locale: Locale, code: str) -> str | None:

@@ -4,9 +4,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
-from babel import Locale, UnknownLocaleError
+from babel import Locale
 
-from service.text.language_codes import match_language, normalize_code
+from service.text.language_codes import known_locale, match_language, normalize_code
 
 CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,4}){0,2}")
 MAX_NAME_CHARS = 100
@@ -49,10 +49,8 @@ def _names(offered: tuple[str, ...]) -> Mapping[str, str]:
 
 def _native_names(offered: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for code in offered:
-        try:
-            names = Locale.parse(code, sep="-").languages
-        except (ValueError, UnknownLocaleError):
-            continue
+        locale = known_locale(normalize_code(code))
+        names = locale.languages if locale else {}
         for known in (code.partition("-")[0], code):
             if name := names.get(known.replace("-", "_")):
                 yield name.casefold(), known

@@ -96,7 +96,7 @@ FLOOR_SECONDS = 0.02
 MAX_RATIO = 30
 """Largest ratio of the CPU times for texts of LONG and SHORT characters: 8 is linear, 64 square."""
 
-NOT_CALLED = {"base_language", "is_untranslated", "compiled", "text_direction"}
+NOT_CALLED = {"base_language", "is_untranslated", "compiled", "known_locale", "text_direction"}
 """Functions that read a list of words, a language's code or name, attributes, or tables."""
 
 
