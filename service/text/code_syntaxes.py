@@ -14,9 +14,16 @@ _STOPS = _any(  # words of English and Portuguese that follow a command or a das
     " sim para no na antes com"
 )
 
+_MAC = "⌘⌥⇧⌃⌤⎋⇥⌫⏎"
+
 OPERATORS = Group(
-    "(?=[=!<>&|+*/:?~^-])",
+    f"(?=[=!<>&|+*/:?~^{_MAC}-])",
     {
+        "option": (
+            rf"(?<![\w-])(?:--(?!{_STOPS}\b)[A-Za-z][\w-]*+(?:=[^\s\"'.,;]+)?"
+            r"|(?<=[\w,;:(/\[] )-[A-Za-z](?![\w'’-])|(?<!\S)-(?![aeoiAEOI]\b)[A-Za-z](?![\w'’-]))"
+        ),
+        "keys of a Mac": rf"[{_MAC}]+(?: ?\+? ?[A-Z0-9](?!\w))?",
         "operator": (
             r"(?<!\S)(?:[=!]==?|[<>]=|&&|\|\|?|[-=]>|<-|:=|[-+*/%|]=|<=>|\?\?|\+\+|//|<<|>>|\*\*)"
             r"(?!\S)"
@@ -28,16 +35,6 @@ OPERATORS = Group(
         "word after an exclamation mark": r"(?<!\S)![a-z]{3,20}(?!\w)",
         "name after an asterisk": r"(?<!\w)(?:\*ng[A-Z]\w*|\*{1,2}k?w?args\b|\*\.\w{1,10}(?!\w))",
         "times of cron": r"(?<!\S)(?=[\d/,-]{0,20}\*)(?:[\d*/,-]{1,20} ){4}[\d*/,-]{1,20}(?!\S)",
-    },
-)
-
-OPTIONS = Group(
-    r"(?=-)(?<![\w-])",
-    {
-        "option": (
-            rf"--(?!{_STOPS}\b)[A-Za-z][\w-]*+(?:=[^\s\"'.,;]+)?"
-            r"|(?<=[\w,;:(/\[] )-[A-Za-z](?![\w'’-])|(?<!\S)-(?![aeoiAEOI]\b)[A-Za-z](?![\w'’-])"
-        ),
     },
 )
 
@@ -132,19 +129,6 @@ _KEY = (
     r"|[A-Za-z0-9]|[^\w\s])(?!\w)"
 )
 
-KEYS = Group(
-    "(?=[A-Z])",
-    {"keys pressed together": rf"{_MODIFIER}(?:(?: ?\+ ?|-){_KEY}){{1,4}}"},
-    in_word=True,
-)
-
-_MAC = "⌘⌥⇧⌃⌤⎋⇥⌫⏎"
-
-MAC_KEYS = Group(
-    f"(?=[{_MAC}])",
-    {"keys of a Mac": rf"[{_MAC}]+(?: ?\+? ?[A-Z0-9](?!\w))?"},
-)
-
 DOTS = Group(
     r"(?=\.)",
     {
@@ -174,28 +158,22 @@ _IMPORTS = (
     r"|import [a-z_][\w.]* as (?:np|pd|plt|tf|sns|nx)(?!\w)"
 )
 
-COMMANDS = Group(
-    "",
-    {
-        "command": (
-            rf"{_IMPORTS}|(?:sudo )?{_INSTALLERS} {_INSTALLS}{_FLAGS}"
-            rf"(?: (?!{_STOPS}\b)[\w@/.:\[\]<>=~^*-]*\w\]?)?(?!\w)"
-            rf"|(?:sudo )?{_TOOLS} {_ACTIONS}(?: up| down| origin \w+){{0,1}}(?![\w-]){_FLAGS}"
-            rf"|npx [\w@/-]+|{_PROGRAMS}(?: --?[\w=-]+)+"
-        ),
-    },
-    in_word=True,
-)
-
 _CLAUSES = _any("SELECT WHERE HAVING JOIN UNION UPDATE DELETE INSERT DISTINCT")
 _CONDITION = (
     r"\s(?:WHERE|AND|OR|ORDER\sBY|GROUP\sBY|LIMIT|ON|(?:LEFT\s|INNER\s)?JOIN)\s[\w.\"`*]{1,60}"
     r"(?:\s?[=<>]{1,2}\s?[\w.'%\"]{1,60}|\sLIKE\s'[^'\n]{0,60}'|\s(?:ASC|DESC))?"
 )
 
-QUERIES = Group(
-    r"(?=[A-Z]{2}|[Nn]\.º)",
+COMMANDS = Group(
+    "(?=[A-Za-z])",
     {
+        "keys pressed together": rf"{_MODIFIER}(?:(?: ?\+ ?|-){_KEY}){{1,4}}",
+        "command": (
+            rf"{_IMPORTS}|(?:sudo )?{_INSTALLERS} {_INSTALLS}{_FLAGS}"
+            rf"(?: (?!{_STOPS}\b)[\w@/.:\[\]<>=~^*-]*\w\]?)?(?!\w)"
+            rf"|(?:sudo )?{_TOOLS} {_ACTIONS}(?: up| down| origin \w+){{0,1}}(?![\w-]){_FLAGS}"
+            rf"|npx [\w@/-]+|{_PROGRAMS}(?: --?[\w=-]+)+"
+        ),
         "query": (
             r"SELECT\s[^.;!?\n]{1,200}?\sFROM\s(?![A-Z]{2})[\w.\"`]+"
             rf"(?:{_CONDITION}){{0,9}};?"
@@ -215,11 +193,7 @@ QUERIES = Group(
     in_word=True,
 )
 
-# fmt: off
-CODE = (
-    OPTIONS, FORMULAS, KEYS, MAC_KEYS, COMMANDS, QUERIES, CALLS, IDENTIFIERS, DOTS, OPERATORS,
-)
-# fmt: on
+CODE = (FORMULAS, COMMANDS, CALLS, IDENTIFIERS, DOTS, OPERATORS)
 
 # Each command or query without a sign has one of these words.
 WORDS = (

@@ -27,7 +27,8 @@ MARKER = re.compile("[\U000f0000-\U0010fffd]")
 
 _FORMS = compiled((*MARKUP, *CODE))
 
-# A text without a match and without one of WORDS has no form. `_FORMS` takes ten times as long.
+# A text without a match and without one of WORDS has no form. `_FORMS` takes ten times as long. The
+# marks of ordinary sentences count only beside certain characters.
 _RARE = r"{$#@<[\]~\\&`=^¯|+*>_→⇒↔≠≤≥≈∈×÷±·∪∩∧∨⊂⊆⌘⌥⇧⌃⌤⎋⇥⌫⏎"
 _MAY_BE_FORM = re.compile(
     rf"[{_RARE}%.:;/!?(0-](?:(?<=[{_RARE}])|(?<=[:;/-])(?=\S)|(?<=\.)(?=[\w/]|\./|\.{{3}})"

@@ -93,8 +93,8 @@ PERCENTS = Group(
     },
 )
 
-DOLLARS = Group(
-    r"(?=[$])(?<!\w)",
+SIGNED_NAMES = Group(
+    r"(?=[$@?#])(?<!\w)",
     {
         "call after a dollar sign": r"\$(?:tc?|te)?\([^()\n]{0,100}\)",
         "displayed formula": r"\$\$[^$]{1,300}\$\$",
@@ -105,12 +105,6 @@ DOLLARS = Group(
             r"(?<![\sSR])\$(?!\w)|\$(?:[A-Za-z](?:\([^$()\n]{1,30}\))?|[A-Z_]{2,30})\$(?!\w)"
         ),
         "variable": r"\$(?:[A-Za-z_]\w*+(?:(?:->|\.)[a-z_]\w*+|\[\w{1,30}\])*+|[@?#*!](?!\w))",
-    },
-)
-
-SIGNED_NAMES = Group(
-    r"(?=[@?#])(?<!\w)",
-    {
         "linked message": r"@(?:\.\w{1,30})?:(?:\([\w.]{1,99}\)|\w[\w.]*(?<!\.))",
         "Android resource": r"[@?]\+?(?:[a-z]{1,20}:)?[a-z]{1,20}/\w[\w.]*(?<!\.)",
         "mention or hashtag": r"@@\w{1,99}@@|##\w{1,99}##|[#@]\w[\w-]*+",
@@ -244,9 +238,4 @@ COLONS = Group(
     },
 )
 
-# fmt: off
-MARKUP = (
-    BRACES, PERCENTS, DOLLARS, SIGNED_NAMES, TAGS, BRACKETS, ADDRESSES, PATHS, BACKSLASHES,
-    COLONS,
-)
-# fmt: on
+MARKUP = (BRACES, PERCENTS, SIGNED_NAMES, TAGS, BRACKETS, ADDRESSES, PATHS, BACKSLASHES, COLONS)

@@ -49,8 +49,13 @@ UUIDS = Group(
 )
 
 NUMBERS = Group(
-    r"(?<!\w)(?=[\d+\-\u2212])",
+    rf"(?<!\w)(?=[\d°{MEASURES}+\-\u2212±])",
     {
+        # Signs of fractions and units have no meaning without the number in front of them.
+        "fraction or unit": (
+            rf"(?:[-+\u2212±](?=[\d{MEASURES}]))?"
+            rf"(?:\d{{1,15}}(?:[.,]\d{{1,15}})?{_SPACE})?(?:[{MEASURES}]|°[CFK]?(?!\w))"
+        ),
         "amount before a sign": (
             rf"(?<![\w.,]){_NUMBER_SIGN}\d{{1,15}}(?:{_GROUP}){{1,7}}+{_ALONE}{_SPACE}"
             rf"(?:[A-Z]{{0,3}}[{_CURRENCIES}](?!\d)|(?:{_CODES}|zł|kr|Kč|Ft|lei)(?!\w))"
@@ -102,24 +107,13 @@ IDS = Group(
     },
 )
 
-# Signs of fractions and units that have no meaning without the number in front of them.
-QUANTITIES = Group(
-    rf"(?<!\w)(?=[\d°{MEASURES}+\-\u2212±])",
-    {
-        "fraction or unit": (
-            rf"(?:[-+\u2212±](?=[\d{MEASURES}]))?"
-            rf"(?:\d{{1,15}}(?:[.,]\d{{1,15}})?{_SPACE})?(?:[{MEASURES}]|°[CFK]?(?!\w))"
-        ),
-    },
-)
-
 FOOTNOTES = Group(
     "",
     {"mark of a footnote": rf"[{SCRIPTS}]++"},
 )
 
 # The lookaheads of the groups leave out, at most places of a text, rows that cannot begin there.
-VALUES = (AMOUNTS, UUIDS, QUANTITIES, NUMBERS, IDS, FOOTNOTES)
+VALUES = (AMOUNTS, UUIDS, NUMBERS, IDS, FOOTNOTES)
 
 VALUE = re.compile("|".join(group.pattern for group in VALUES))
 
