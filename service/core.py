@@ -1,7 +1,7 @@
 """The core, which exactly one process runs: metrics, admission, queues and device workers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from types import MappingProxyType
 
@@ -165,7 +165,7 @@ def build_core(
     if settings.share_sentences:
         sharing = SentenceSharing(metrics, settings.cache_sentences)
     scheduler = Scheduler(TASKS, admission, metrics, rows_ahead=rows_ahead, sharing=sharing)
-    local = replace(files, files=tuple(each for each in files.files if kinds_of(each)))
+    local = ModelSet(tuple(each for each in files.files if kinds_of(each)), settings.placements)
     for name in files.names - local.names:
         metrics.add_remote_model(name)
     for each in local.files:
@@ -173,7 +173,7 @@ def build_core(
         scheduler.add_model(each.name, kinds_of(each))
     devices = worker_devices(settings.workers, settings.device, cores)
     config = WorkerConfig(
-        models=local.with_placements(settings.placements),
+        models=local,
         shares=shares(settings),
         device=settings.device,
         dtype=settings.dtype,

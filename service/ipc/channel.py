@@ -34,8 +34,7 @@ def pack(message: object) -> bytes:
 def pickle_by_fields(cls: type) -> None:
     """Registers a pickle reducer that rebuilds an instance of a dataclass from its field values.
 
-    Python's default reducer for a dataclass with slots takes three times as long. For the results
-    of 32 sentences, the default takes 114 µs, and this reducer takes 33 µs.
+    For the results of 32 sentences, Python's reducer takes 114 µs, and this one takes 33 µs.
     """
     get = attrgetter(*(each.name for each in fields(cls)))
     if len(fields(cls)) == 1:  # `attrgetter` then returns no tuple

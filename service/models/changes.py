@@ -313,7 +313,7 @@ class ModelChanges:
         kinds = self.kinds_of(files)
         self.supervisor.metrics.add_model(name, kinds)
         self.supervisor.scheduler.add_model(name, kinds)
-        self.files = self.files.with_model(files)
+        self.files = self.files.with_model(files, {})
         try:
             await self.announce(self.files)
         except Exception as error:

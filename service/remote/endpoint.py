@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
@@ -112,7 +113,10 @@ class Endpoints:
         if response.status_code != 200:
             logger.warning("the endpoint %s answers %s", host, response.status_code)
             raise refusal(response.status_code, response.headers.get("retry-after", ""), model.name)
-        return translation_of(parsed(response), model.name)
+        reply = None
+        with suppress(ValueError):
+            reply = response.json()
+        return translation_of(reply, model.name)
 
 
 def new_client(settings: Settings) -> "httpx2.AsyncClient":
@@ -129,13 +133,6 @@ def new_client(settings: Settings) -> "httpx2.AsyncClient":
         timeout=httpx2.Timeout(settings.request_timeout_seconds, connect=CONNECT_SECONDS),
         limits=httpx2.Limits(max_keepalive_connections=settings.remote_requests),
     )
-
-
-def parsed(response: "httpx2.Response") -> Any:
-    try:
-        return response.json()
-    except ValueError:
-        return None
 
 
 def refusal(status: int, retry_after: str, name: str) -> ServiceError:

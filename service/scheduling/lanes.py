@@ -92,10 +92,7 @@ class Lane:
         """Returns the waiting work, in row-tokens, ahead of the last new item of a client.
 
         Clients take turns. The work of each other client therefore counts only up to the amount of
-        this client's work, new items included.
-
-        Args:
-            new: Work of the client's new items, which are not in the lane yet.
+        this client's work, `new` work included.
         """
         own = self.work.get(client, 0)
         others = [work for name, work in self.work.items() if name != client]
@@ -158,12 +155,9 @@ class LanePair:
     def take(self, rows: int, spare: int | None = None) -> list[WorkItem]:
         """Removes and returns items that take at most `rows` rows together.
 
-        The bulk lane may take its share of the rows. If interactive items leave more rows free, it
-        may take the free rows instead, but not more than `spare` of them.
-
-        Only a few rows become free at a time, so `debt` carries the bulk lane's share from call to
-        call. If the bulk lane has earned the rows of its next item, but fewer rows are free, no
-        item is returned. The free rows then stay empty until this item fits.
+        The bulk lane may take its share of the rows, which `debt` carries from call to call. If
+        interactive items leave more rows free, it may take at most `spare` of them instead. If it
+        has earned the rows of its next item, but fewer are free, they stay empty until it fits.
         """
         if not self.bulk.num_items:
             self.debt = 0

@@ -178,8 +178,7 @@ class Supervisor:
         is a LoadRefusedError or a WorkerLostError, no worker has the model. `placements` maps the
         folder of the model to its device and dtype; without an entry, the settings apply.
         """
-        models = self.config.models.with_model(files).with_placements(placements)
-        config = replace(self.config, models=models)
+        config = replace(self.config, models=self.config.models.with_model(files, placements))
         self.files[files.name] = files
         try:
             while (link := self._next_to_load(files.name)) is not None:
@@ -224,7 +223,9 @@ class Supervisor:
         return dict(found)
 
     async def _run(self, name: str) -> None:
-        started = await ChildProcess.start(self._start)
+        started = await ChildProcess.start(
+            lambda connection: self.start_worker(connection, self.config.threads)
+        )
         self.metrics.processes.watch(name, started.process.pid)
         link = WorkerLink(name, started.writer, self._placed(self.config, name))
         self.links[link] = started.process
@@ -256,9 +257,6 @@ class Supervisor:
         if link.answers:
             link.send(Ping())
         return bool(link.answers) or self.scheduler.has_work(link)
-
-    async def _start(self, connection: socket.socket) -> Process:
-        return await self.start_worker(connection, self.config.threads)
 
     def _receive(self, link: WorkerLink, message: object) -> None:
         """Handles a message. A fault of the server does not end a worker that computes."""

@@ -153,10 +153,7 @@ Candidate = TypeVar("Candidate", bound="Bucket[Any] | Executor[Any, Any]")
 
 
 class Turns:
-    """Chooses the next slice of work on texts of different lengths: short texts first.
-
-    If only length decided, long texts would never be finished while short texts keep arriving. A
-    share of the work therefore goes to the oldest text.
+    """Chooses the next slice of work: short texts first, but a share goes to the oldest text.
 
     A candidate has the length bucket of its shortest texts as `level`, and its lowest id as
     `oldest`. Its `cost` is the approximate cost of its next slice, in a unit of all candidates.
@@ -314,11 +311,10 @@ class TranslationExecutor(Executor[TranslationItem, Backlog[TranslationItem]]):
     def _next_items(self, searches_first: bool) -> tuple[list[TranslationItem], bool]:
         """Takes waiting items, and returns whether they are searches that other items wait for.
 
-        A search is an item that needs log-probabilities, usually for a beam search. If a guard has
-        rejected a translation, the server sends the sentence again as a search. The request has
-        then already waited for one translation. Waiting searches, except bulk items, are therefore
-        encoded and decoded alone, before all other items. The next step is then for all items, so
-        that no item waits for more than one such step.
+        A search is an item that needs log-probabilities, usually because a guard has rejected a
+        translation. Its request has then already waited once. Waiting searches, except bulk items,
+        are therefore encoded and decoded alone. The next step is for all items, so that no item
+        waits for more than one such step.
         """
         waiting, running, free = self.current.waiting, self.current.running, self.engine.free_rows
         if searches_first and self.engine.searches_apart:
@@ -373,10 +369,7 @@ class Bucket(Backlog[Item]):
 class BatchExecutor(Executor[Item, Bucket[Item]]):
     """Computes items of similar length batch by batch; a step computes one slice of a batch.
 
-    Short texts go first. If a short text arrives while a long text is computed, the next slice is
-    usually for the short text. A share of the work goes to the oldest text, so that long texts are
-    also finished while many short texts arrive. `service.workers.time_share` decides when a slice
-    is computed.
+    `Turns` chooses the batch, and `service.workers.time_share` decides when a slice is computed.
     """
 
     def __init__(

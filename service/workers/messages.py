@@ -43,11 +43,8 @@ class ModelSet:
     def names(self) -> set[str]:
         return {files.name for files in self.files}
 
-    def with_model(self, files: AnyFiles) -> "ModelSet":
-        return replace(self, files=(*self.files, files))
-
-    def with_placements(self, placements: Mapping[str, tuple[str, str]]) -> "ModelSet":
-        return replace(self, placements={**self.placements, **placements})
+    def with_model(self, files: AnyFiles, placements: Mapping[str, tuple[str, str]]) -> "ModelSet":
+        return ModelSet((*self.files, files), {**self.placements, **placements})
 
     def without(self, name: str) -> "ModelSet":
         """Returns the set without one model, and without the placement of its folder."""
@@ -167,10 +164,7 @@ class Unloaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """Worker to server: a model could not be loaded.
-
-    If the model is in the WorkerConfig of the worker, the worker ends after this message.
-    """
+    """Worker to server: a model could not be loaded. At its start, the worker then ends."""
 
     message: str  # the reason, with the model's name
     name: str = ""
