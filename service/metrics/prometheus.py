@@ -1,9 +1,8 @@
 """Adds to Prometheus' client library a fast histogram and a rendering that delays no requests.
 
-An observation of our histogram is a binary search and two additions. In the library's histogram, an
-observation takes six times as long, because that histogram goes through its buckets under a lock.
-Our histogram passes its counts to the library when /metrics is scraped. Only one thread may use our
-histogram.
+An observation of our histogram is a binary search and two additions. In the library's, it takes six
+times as long. Our histogram passes its counts to the library when /metrics is scraped. Only one
+thread may use it.
 
 An exemplar is one observation in a bucket, together with the trace id of the observed request.
 Only the OpenMetrics format has exemplars.

@@ -18,11 +18,10 @@ UNDETECTED = Detection("en", 0.0)
 """LibreTranslate's response for a text without a detectable language."""
 
 SLICE_CHARS = 2048
-"""Number of characters that the thread reads before it turns to the texts of another request.
+"""Number of characters, by `cost`, that the thread reads before it turns to another request.
 
-The event loop itself detects the languages of a request with at most SLICE_CHARS characters. `cost`
-counts the characters of each text, and adds CHARS_PER_TEXT. If a request is cancelled or misses its
-deadline, the thread finishes only the slice in progress, which takes some milliseconds.
+The event loop itself detects the languages of a shorter request. After the end of a request, the
+thread finishes only the slice in progress, which takes some milliseconds.
 """
 
 CHARS_PER_TEXT = 20

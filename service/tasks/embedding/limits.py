@@ -38,8 +38,7 @@ def check_not_empty(num_tokens: Sequence[int], param: str) -> None:
 def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None:
     """Refuses a request whose response would have too many token vectors.
 
-    REGARD_MAX_PENDING_TOKENS alone would allow 131,072 vectors. With 384 numbers each, they take
-    200 MB of memory, and half a GB as JSON, until the client has read the response.
+    131,072 vectors of 384 numbers take 200 MB of memory, and half a GB as JSON.
     """
     remedy = (
         f", each with a vector; the limit is {limit}. Send it in parts, ask /embed for one vector "

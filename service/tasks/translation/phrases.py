@@ -2,12 +2,11 @@
 
 Models have seen few texts of one to three words. They add words or brackets to them: `Thank you`
 becomes `Obrigado por enviar uma edição`. If a model reads `1. Thank you`, it adds less. A phrase
-is therefore decoded as a list item, by a beam search. The number is removed from each hypothesis.
-The remaining texts are the candidates, which are ranked by their log-probabilities.
+is therefore decoded as a list item, by a beam search. The hypotheses without the number are the
+candidates, which are ranked by their log-probabilities.
 
-A phrase in Title Case is decoded twice: as it is, and in sentence case. Models know common words
-better in sentence case, and names better in Title Case. The candidates are ranked by the mean of
-both log-probabilities.
+A phrase in Title Case is decoded twice, also in sentence case, where models know common words
+better. Its candidates are ranked by the mean of both log-probabilities.
 """
 
 import math
