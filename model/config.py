@@ -351,10 +351,11 @@ class SparseConfig:
     """Pooling to a weight for each word of the vocabulary (SPLADE), and the head that scores words.
 
     The weight of a word is the largest of its scores over the tokens, or with `is_sum` their sum.
+    An encoder without layers has a table of weights, and needs none of these fields.
     """
 
-    activation: Activation
-    norm_eps: float
+    activation: Activation = Activation.GELU
+    norm_eps: float = 1e-12
     is_sum: bool = False
     num_logs: int = 1  # times that log(1 + x) is applied to the positive scores
 

@@ -205,6 +205,7 @@ class EmbeddingItem(WorkItem):
     is_raw: bool = False
     is_bulk: bool = False
     unpooled: int = 0  # number of first tokens that are left out of the pooling
+    is_query: bool = False  # whether the model's modules for queries compute it
     id: int = 0
 
     @property

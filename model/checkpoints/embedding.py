@@ -72,8 +72,15 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
         CheckpointError: The files are damaged, unsupported, or do not match each other.
         DeviceError: The precision is unknown, or the device does not compute in it.
     """
+    model = _load(files, device, dtype)
+    if files.query is not None:
+        model.query = _load(files.query, device, dtype)
+    return model
+
+
+def _load(files: EmbeddingFiles, device: torch.device, dtype: str) -> EmbeddingModel:
     config = read_config(files)
-    if config.sparse is not None or config.multi is not None:
+    if config.encoder.blocks and (config.sparse is not None or config.multi is not None):
         return _without_check(_read_model(files, config), device, dtype)
     precision = select_native_precision(config.encoder, dtype, device)
     if device.type == "cpu" and config.encoder.blocks and not is_supported(config.encoder):

@@ -171,6 +171,16 @@ class WordScores(nn.Module):
         return torch.stack([ids.float(), weights[ids]], dim=1)
 
 
+class TokenWeights(nn.Module):
+    """Weights of words that do not depend on the text (SparseStaticEmbedding)."""
+
+    def forward(self, ids: Sequence[int], table: Tensor) -> Tensor:
+        """Returns the ids and weights (n, 2) of a text's words, given the table (V, 1)."""
+        found = torch.tensor(sorted({*ids}), device=table.device)
+        weights = table[found].float()  # (n, 1)
+        return torch.cat([found[:, None].float(), weights], dim=1)[weights[:, 0] != 0]
+
+
 class EmbeddingModel(nn.Module):
     """A text encoder, its pooling and the modules after pooling.
 
@@ -184,7 +194,11 @@ class EmbeddingModel(nn.Module):
         self.encoder = TextEncoder(config.encoder)
         self.head = nn.Sequential(*map(new_module, config.modules))
         sizes = config.encoder.vocab_size, config.encoder.d_model
-        self.words = WordScores(config.sparse, *sizes) if config.sparse else None
+        self.words: WordScores | TokenWeights | None = None
+        if config.sparse is not None:
+            has_layers = bool(config.encoder.blocks)
+            self.words = WordScores(config.sparse, *sizes) if has_layers else TokenWeights()
+        self.query: EmbeddingModel | None = None  # computes the jobs of queries, unless it is None
         self.precision = Precision.FLOAT32
         self.native: NativeTextEncoder | None = None
 
@@ -277,13 +291,14 @@ class EmbeddingJob:
     With `is_per_token`, the result is the last hidden state of each token, or its vector in a
     ColBERT model. Else it is one vector, and `is_raw` skips a final Normalize module, which would
     scale it to Euclidean length 1. The first `unpooled` ids, those of a prompt, are encoded, but
-    they are left out of the pooling.
+    they are left out of the pooling. Some models compute a query by other modules than a document.
     """
 
     ids: list[int]
     is_per_token: bool = False
     is_raw: bool = False
     unpooled: int = 0
+    is_query: bool = False
 
 
 Embedder = EmbeddingModel | MeanOfMemory
@@ -298,9 +313,10 @@ class EmbeddingEncode(SlicedPass):
     def __init__(
         self, model: Embedder, jobs: Sequence[EmbeddingJob], slice_tokens: int = SLICE_TOKENS
     ) -> None:
-        for job in jobs:
-            check_ids("text", job.ids, model.vocab_size, model.max_tokens)
-        self.model = model
+        query = model.query if isinstance(model, EmbeddingModel) else None
+        self.models = [query if query and job.is_query else model for job in jobs]
+        for job, each in zip(jobs, self.models, strict=True):
+            check_ids("text", job.ids, each.vocab_size, each.max_tokens)
         self.slice_tokens = slice_tokens
         self.jobs = jobs
         self.lengths = [len(job.ids) for job in jobs]
@@ -323,41 +339,47 @@ class EmbeddingEncode(SlicedPass):
         return found
 
     def compute(self) -> Slices[None]:
-        pads, tokens = self.model.pads, self.slice_tokens
-        numbers = sorted(range(len(self.jobs)), key=self.lengths.__getitem__)
+        for model in dict.fromkeys(self.models):
+            yield from self._compute(model)
+
+    def _compute(self, model: Embedder) -> Slices[None]:
+        pads, tokens = model.pads, self.slice_tokens
+        own = [number for number, each in enumerate(self.models) if each is model]
+        numbers = sorted(own, key=self.lengths.__getitem__)
         for batch in batches(numbers, lambda number: (self.lengths[number],), tokens, pads):
-            encoding = self.model.begin([self.jobs[number].ids for number in batch])
+            encoding = model.begin([self.jobs[number].ids for number in batch])
             yield from run_layers(encoding, self.slice_tokens)
             read = encoding.read_texts()
             if pads:
                 self.padding_tokens += encoding.num_tokens - sum(encoding.lengths)
-            self.model.end(encoding)
+            model.end(encoding)
             rest = iter(batch)
             for texts in read:
-                self._finish([*islice(rest, len(texts.lengths))], texts)
+                self._finish(model, [*islice(rest, len(texts.lengths))], texts)
             yield
 
-    def _finish(self, batch: list[int], texts: HiddenTexts) -> None:
+    def _finish(self, model: Embedder, batch: list[int], texts: HiddenTexts) -> None:
         jobs = [self.jobs[number] for number in batch]
         texts = replace(texts, unpooled=[job.unpooled for job in jobs])
-        words = self.model.words if isinstance(self.model, EmbeddingModel) else None
+        words = model.words if isinstance(model, EmbeddingModel) else None
         for is_raw in (False, True) if words is None else ():
             rows = [
                 row for row, job in enumerate(jobs) if not job.is_per_token and job.is_raw is is_raw
             ]
             if rows:
-                vectors = self.model.embed(texts, is_raw)  # (B, E)
+                vectors = model.embed(texts, is_raw)  # (B, E)
                 chosen = vectors if len(rows) == len(batch) else vectors[rows]
                 self.finished.append(([batch[row] for row in rows], chosen))
         for row, job in enumerate(jobs):
             states = texts.states[row : row + 1, : len(job.ids)]
             if job.is_per_token:
                 states = states.float()
-                if isinstance(self.model, EmbeddingModel) and self.model.config.multi is not None:
-                    states = self.model.head(states[0])[None]
+                if isinstance(model, EmbeddingModel) and model.config.multi is not None:
+                    states = model.head(states[0])[None]
                 self.finished.append(([batch[row]], states))
             elif words is not None:
-                weights = words(states[0], self.model.encoder.embedding.tokens)
+                read = states[0] if isinstance(words, WordScores) else job.ids
+                weights = words(read, model.encoder.embedding.tokens)
                 self.finished.append(([batch[row]], weights[None]))
 
 

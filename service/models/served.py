@@ -11,6 +11,7 @@ from model.checkpoints.families.cross_encoders import (
     read_cross_encoder,
 )
 from model.checkpoints.families.sentence_transformers import (
+    FORMS,
     EmbeddingFiles,
     load_tokenizer,
     read_config,
@@ -24,8 +25,6 @@ from service.errors import UnsupportedLanguageError
 from service.items import EMBED, RERANK, TRANSLATE
 from service.models.text_reader import TextReader
 from service.workers.messages import AnyFiles
-
-FORMS = ("query", "document")
 
 ModelState = Literal["loading", "ready", "unloading", "failed", "available"]
 """State of one model, as `GET /v1/models` reports it."""
@@ -145,16 +144,26 @@ class ServedEmbedder(AnyServed):
     files: EmbeddingFiles
     config: EmbeddingConfig
     tokenizer: TextTokenizer
+    query: "ServedEmbedder | None" = None  # reads queries, unless it is None
 
     @classmethod
     def load(cls, files: EmbeddingFiles) -> "ServedEmbedder":
         config = read_config(files)
-        return cls(files, config, load_tokenizer(files, config))
+        query = None if files.query is None else cls.load(files.query)
+        return cls(files, config, load_tokenizer(files, config), query)
 
     @property
     def reader(self) -> TextReader:
-        """Returns a TextReader; that of a ColBERT model has a reader for each form of a text."""
+        """Returns a TextReader; it has readers of the forms of a text if the forms differ."""
         reader, multi = self._reader, self.config.multi
+        if self.query is not None:
+            query = replace(self.query.reader, is_query=True)
+            return replace(
+                reader,
+                forms=dict(zip(FORMS, (query, reader), strict=True)),
+                default_form=self.files.default_form,
+                is_normalized=reader.is_normalized and query.is_normalized,
+            )
         if multi is None:
             return reader
         query_tokens, document_tokens = multi.max_tokens
@@ -162,7 +171,8 @@ class ServedEmbedder(AnyServed):
         before = [*reader.before[:own], *multi.markers[:1]]
         query = replace(reader, before=before, max_tokens=query_tokens, filler=multi.filler)
         document = replace(reader, max_tokens=document_tokens, skipped=multi.skipped)
-        return replace(reader, forms=dict(zip(FORMS, (query, document), strict=True)))
+        forms = dict(zip(FORMS, (query, document), strict=True))
+        return replace(reader, forms=forms, is_multi=True)
 
     @property
     def _reader(self) -> TextReader:

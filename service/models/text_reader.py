@@ -42,9 +42,11 @@ class TextReader:
     # the model needs no language.
     languages: Mapping[str, list[int]] = field(default_factory=dict)
     is_sparse: bool = False  # whether embeddings are weights of words
-    # Readers of the forms of a text, `query` and `document`, in a model with a vector for each
-    # token (ColBERT).
+    # Readers of the forms of a text, `query` and `document`, in a ColBERT model or a Router.
     forms: Mapping[str, "TextReader"] = field(default_factory=dict)
+    default_form: str = "document"
+    is_query: bool = False  # whether other modules than those of documents compute the texts
+    is_multi: bool = False  # whether each token has a vector (ColBERT)
     filler: int | None = None  # id put behind a text up to `max_tokens`
     skipped: frozenset[int] = frozenset()  # ids without a vector
     pools_prompt: bool = True  # if not, a prompt and the special tokens before it are left out

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from model.checkpoints.families.sentence_transformers import FORMS
 from model.tokenization.pairs import Inputs, PairText, TokenizedPair
 from service.errors import InvalidRequestError
 from service.items import EmbeddingItem, RerankItem
 from service.models.catalog import Catalog
-from service.models.served import FORMS, ServedEmbedder, ServedReranker
+from service.models.served import ServedEmbedder, ServedReranker
 from service.models.text_reader import ReadText, TextReader
 from service.settings import Settings
 from service.tasks.backend import Backend

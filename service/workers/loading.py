@@ -120,7 +120,8 @@ def load_cross_encoder(files: CrossEncoderFiles, config: WorkerConfig) -> Loaded
 
 
 def loaded_texts(model: EmbeddingModel, executables: Mapping[str, Any]) -> LoadedModel:
-    embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
+    for each in filter(None, (model, model.query)):
+        embed(each, [EmbeddingJob([0] * min(WARM_TOKENS, each.config.max_tokens))])
     device, precision = model.encoder.device, str(model.precision)
     return LoadedModel(executables, device, precision, held_bytes(model))
 
@@ -134,7 +135,7 @@ def begin_batch(
 
 
 def embedding_job(item: EmbeddingItem) -> EmbeddingJob:
-    return EmbeddingJob(item.ids, item.is_per_token, item.is_raw, item.unpooled)
+    return EmbeddingJob(item.ids, item.is_per_token, item.is_raw, item.unpooled, item.is_query)
 
 
 def load_failed(name: str, error: Exception) -> LoadFailed:

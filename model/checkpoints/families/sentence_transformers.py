@@ -37,6 +37,7 @@ from model.config import (
     NormalizeConfig,
     NormSpec,
     Pooling,
+    SparseConfig,
     TextEncoderConfig,
 )
 from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
@@ -83,7 +84,8 @@ WAYS = {**SWITCHES, **{way.value: way for way in Pooling}}
 TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {"processing_kwargs": ({}, None)}
 SINGLE_SUPPORTED = dict.fromkeys(("query_length", "document_length", "query_expansion"), (None,))
 SCORES = "scores"
-LOGIT_SCORE, SPLADE, STATIC = "LogitScore", "SpladePooling", "StaticEmbedding"
+LOGIT_SCORE, SPLADE = "LogitScore", "SpladePooling"
+STATIC, SPARSE_STATIC = "StaticEmbedding", "SparseStaticEmbedding"
 # Maps the last module of a model to (`transformer_task`, `module_output_name`) of its Transformer.
 TASKS = {
     "Transformer": ("sequence-classification", SCORES),
@@ -108,7 +110,13 @@ STATIC_TOKENS = 2**16  # largest number for a static model, which has no limit o
 TOKENIZER_SUPPORTED = {"truncation_side": ("right",)}
 
 
+# A Router has modules for queries, and others for documents.
+ROUTERS, ROUTER_CONFIG = ("Router", "Asym"), "router_config.json"
+FORMS = "query", "document"
+ASYM_ROUTES = {"doc": "document"}  # in older folders
+
 Modules = tuple[tuple[str, Path], ...]
+Listed = list[tuple[str, Path]]
 
 
 @dataclass(frozen=True)
@@ -117,14 +125,17 @@ class EmbeddingFiles:
 
     `encoder` is the folder of the encoder, usually `folder` itself. `head` has (kind, folder) of
     each module after the encoder; it is None without `modules.json`. A static model has a table of
-    tokens in place of an encoder.
+    tokens in place of an encoder. If a model has a Router, `query` has the files for queries, and
+    the other fields are those for documents.
     """
 
     name: str
     folder: Path
     encoder: Path
     head: Modules | None = None
-    is_static: bool = False
+    kind: str = "Transformer"  # of the first module
+    query: "EmbeddingFiles | None" = None
+    default_form: str = FORMS[1]  # of a text, if a request names none
     is_pairwise: ClassVar[bool] = False  # whether its modules score pairs of texts
 
     @cached_property
@@ -133,7 +144,12 @@ class EmbeddingFiles:
 
     @property
     def num_bytes(self) -> int:
-        return sum(path.stat().st_size for path in weight_files(find_weights(self.encoder)))
+        own = sum(path.stat().st_size for path in weight_files(find_weights(self.encoder)))
+        return own + (self.query.num_bytes if self.query else 0)
+
+    @property
+    def is_static(self) -> bool:
+        return self.kind in (STATIC, SPARSE_STATIC)
 
     @property
     def is_multi(self) -> bool:
@@ -184,31 +200,49 @@ def _model_type(folder: Path) -> str:
 
 def read_folder(folder: Path) -> EmbeddingFiles:
     """Returns the one model in a folder, or refuses the folder with a CheckpointError."""
-    encoder, head, is_static = folder, None, False
-    if modules := _read_modules(folder):
-        (first, encoder), *others = modules
-        head, is_static = tuple(others), first == STATIC
-    elif missing := [name for name in (CONFIG, TOKENIZER) if not (folder / name).is_file()]:
+    listed = _listed_modules(folder)
+    alone = [("Transformer", folder)]
+    if listed is None or (is_cross_encoder(folder) and _kinds(listed) == alone):
+        _check_encoder(folder)
+        return _checked(EmbeddingFiles(_name_of(folder), folder, folder))
+    routes = _read_router(folder, listed)
+    if not routes:
+        return _read_route(folder, listed)
+    query, document = (_read_route(folder, routes[form]) for form in FORMS)
+    return replace(document, query=query, default_form=next(iter(routes)))
+
+
+def _check_encoder(folder: Path) -> None:
+    """Refuses a folder without modules that holds no encoder of texts."""
+    if missing := [name for name in (CONFIG, TOKENIZER) if not (folder / name).is_file()]:
         reason = f"{folder} holds no embedding model: it has no {', '.join(missing)}"
         raise CheckpointNotFoundError(reason + _tokenizer_advice(folder))
-    elif (kind := _model_type(folder)) not in text_encoders.FAMILIES:
+    kind = _model_type(folder)
+    if kind not in text_encoders.FAMILIES:
         known = ", ".join(text_encoders.FAMILIES)
         raise CheckpointNotFoundError(
             f"{folder} holds no embedding model: model_type is {kind!r}, supported: {known}"
         )
-    elif text_encoders.FAMILIES[kind].needs_modules and not is_reranker(folder):
+    if text_encoders.FAMILIES[kind].needs_modules and not is_reranker(folder):
         raise CheckpointNotFoundError(
             f"{folder} holds no embedding model: it has no {MODULES}, without which a model of the "
             f"model_type {kind!r} writes texts. Save it with sentence-transformers if it embeds"
         )
+
+
+def _name_of(folder: Path) -> str:
+    whole = folder.resolve()
+    return title_of(whole.parent if whole.name == "model" else whole)
+
+
+def _checked(files: EmbeddingFiles) -> EmbeddingFiles:
+    encoder = files.encoder
     try:
-        weights = find_weights(encoder, (TOKENIZER,) if is_static else (CONFIG, TOKENIZER))
+        weights = find_weights(encoder, (TOKENIZER,) if files.is_static else (CONFIG, TOKENIZER))
     except CheckpointFormatError as error:
         raise CheckpointFormatError(f"{error}{_tokenizer_advice(encoder)}") from error
     check_pointers([weights, encoder / TOKENIZER])
-    whole = folder.resolve()
-    name = title_of(whole.parent if whole.name == "model" else whole)
-    return EmbeddingFiles(name, folder, encoder, head, is_static)
+    return files
 
 
 def _tokenizer_advice(folder: Path) -> str:
@@ -234,23 +268,62 @@ def is_cross_encoder(folder: Path) -> bool:
     return read_options_if_there(folder / PROMPTS).get("model_type") == "CrossEncoder"
 
 
-def _read_modules(folder: Path) -> list[tuple[str, Path]]:
-    """Returns the kind and the folder of each module; none if `config.json` says all."""
+def _listed_modules(folder: Path) -> Listed | None:
+    """Returns the class and the folder of each module; None without `modules.json`."""
     path = folder / MODULES
     if not path.is_file():
-        return []
+        return None
     try:
-        listed = [(str(each["type"]), _inside(folder, each["path"])) for each in read_json(path)]
+        return [(str(each["type"]), _inside(folder, each["path"])) for each in read_json(path)]
     except (TypeError, KeyError, ValueError) as error:
         raise CheckpointFormatError(f"{path} is not a list of modules: {error!r}") from error
-    modules = [(_kind(name), place) for name, place in listed]
-    if modules == [("Transformer", folder)] and is_cross_encoder(folder):
-        return []
+
+
+def _read_router(folder: Path, listed: Listed) -> dict[str, Listed]:
+    """Returns the modules for each form of a text, the default form first; {} without a Router.
+
+    Source: sentence-transformers, base/modules/router.py; models/Asym.py up to version 4.
+    """
+    numbers = [number for number, (name, _) in enumerate(listed) if _kind(name) in ROUTERS]
+    if not numbers:
+        return {}
+    before, (_, place), after = listed[: numbers[0]], listed[numbers[0]], listed[numbers[0] + 1 :]
+    path = place / ROUTER_CONFIG
+    path = path if path.is_file() else place / CONFIG
+    options = read_options(path)
+    try:
+        own, types = options.get("parameters") or {}, options["types"]
+        parts = {ASYM_ROUTES.get(route, route): ids for route, ids in options["structure"].items()}
+        routes = {form: _route_of(form, own.get("route_mappings") or {}) for form in FORMS}
+        if {*parts} != {*routes.values()} or colbert.is_multi_vector(folder, PROMPTS):
+            reason = f"a router with the routes {', '.join(parts)}, supported: {', '.join(FORMS)}"
+            raise UnsupportedModelError(str(path), [reason])
+        default = own.get("default_route") or next(iter(parts))
+        forms = sorted(FORMS, key=lambda form: routes[form] != ASYM_ROUTES.get(default, default))
+        return {
+            form: [
+                *before,
+                *((str(types[each]), _inside(place, each)) for each in parts[routes[form]]),
+                *after,
+            ]
+            for form in forms
+        }
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise CheckpointFormatError(f"{path} is not a router: {error!r}") from error
+
+
+def _route_of(form: str, mappings: Mapping[str, str]) -> str:
+    keys = (form, "text"), (form, None), (None, "text"), (None, None)
+    return next((mappings[str(key)] for key in keys if str(key) in mappings), form)
+
+
+def _read_route(folder: Path, listed: Listed) -> EmbeddingFiles:
+    modules = _kinds(listed)
     kinds = [kind for kind, _ in modules]
     usual: tuple[str, ...] = ("Dense", "LayerNorm", "Normalize")
     wanted: tuple[tuple[str, ...], ...] = (("Transformer",), ("Pooling",))
-    if kinds[:1] == [STATIC]:
-        wanted = ((STATIC,),)
+    if kinds[:1] == [STATIC] or kinds == [SPARSE_STATIC]:
+        wanted = ((kinds[0],),)
     elif kinds[1:] == [SPLADE]:
         wanted = (("MLMTransformer", "Transformer"), (SPLADE,))
     elif kinds[1:] == [LOGIT_SCORE]:
@@ -265,8 +338,13 @@ def _read_modules(folder: Path) -> list[tuple[str, Path]]:
     if len(listed) < len(wanted):
         reasons.append(f"it lists {len(listed)} modules, needed: Transformer, Pooling")
     if reasons:
-        raise UnsupportedModelError(str(path), reasons)
-    return modules
+        raise UnsupportedModelError(str(folder / MODULES), reasons)
+    (kind, encoder), *head = modules
+    return _checked(EmbeddingFiles(_name_of(folder), folder, encoder, tuple(head), kind))
+
+
+def _kinds(listed: Listed) -> list[tuple[str, Path]]:
+    return [(_kind(name), place) for name, place in listed]
 
 
 def _kind(name: str) -> str:
@@ -286,8 +364,10 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
     path, head = files.encoder / CONFIG, files.head or ()
     prompts, default = read_prompts(files.folder / PROMPTS)
     options: dict[str, Any] = {}
+    is_sparse = files.kind == SPARSE_STATIC
     if files.is_static:
-        encoder, tokens = _read_static(find_weights(files.encoder)), STATIC_TOKENS
+        encoder = _read_static(find_weights(files.encoder), is_sparse)
+        tokens = read_max_tokens(files, encoder) if is_sparse else STATIC_TOKENS
     else:
         options = read_options(path)
         encoder = text_encoders.read_config(options, str(path))
@@ -298,17 +378,25 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
     modules = _read_head(files, encoder.d_model)
     scored = (folder for kind, folder in head if kind == SPLADE)
     sparse = next((text_encoders.read_splade(options, folder / CONFIG) for folder in scored), None)
+    sparse = SparseConfig() if is_sparse else sparse
     multi = None
     if files.is_multi:
         own = _read_transformer_options(files)
         parts = files.folder, PROMPTS, own, head, files.encoder / TOKENIZER, tokens
         multi, prompts, default = colbert.read_multi_vector(*parts), {}, None
     try:
-        return EmbeddingConfig(
+        config = EmbeddingConfig(
             encoder, pooling, modules, tokens, prompts, default, sparse, multi, pools_prompt
         )
     except UnsupportedModelError as error:
         raise UnsupportedModelError(str(files.folder), error.reasons) from error
+    if files.query is not None:
+        query = read_config(files.query)
+        if (query.output_size, query.sparse is None) != (config.output_size, sparse is None):
+            sizes = f"{query.output_size} for queries, {config.output_size} for documents"
+            reason = f"the sizes of vectors are {sizes}; both must be alike, dense or sparse"
+            raise UnsupportedModelError(str(files.folder), [reason])
+    return config
 
 
 def _read_pooling(head: Modules) -> tuple[tuple[Pooling, ...], bool]:
@@ -373,13 +461,17 @@ def _read_dense(path: Path, supported: Mapping[str, tuple[Any, ...]]) -> DenseCo
     return DenseConfig(inputs, outputs, bool(options.get("bias", True)), known[activation])
 
 
-def _read_static(weights: Path) -> TextEncoderConfig:
-    """Returns the config of a table of tokens, from the header of its safetensors file."""
+def _read_static(weights: Path, is_sparse: bool) -> TextEncoderConfig:
+    """Returns the config of a table of tokens, from the header of its safetensors file.
+
+    If it is sparse, each token has only a number, its weight.
+    """
     try:
         check_file(weights, MAX_WEIGHT_BYTES)
         with safe_open(weights, "numpy") as tensors:
             (name,) = tensors.keys()
-            rows, width = tensors.get_slice(name).get_shape()
+            shape = tensors.get_slice(name).get_shape()
+            rows, width = (*shape, 1) if is_sparse else shape
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointFormatError(f"{weights} is not one table of tokens: {error}") from error
     return TextEncoderConfig(

@@ -21,7 +21,7 @@ LOADER_FILES = frozenset(
         "special_tokens_map.json added_tokens.json vocab.json target_vocab.json vocab.txt "
         "merges.txt source.spm target.spm sentencepiece.bpe.model spiece.model tokenizer.model "
         "artifact.metadata chat_template.jinja modules.json sentence_bert_config.json "
-        "sentence_roberta_config.json sentence_xlm-roberta_config.json "
+        "sentence_roberta_config.json sentence_xlm-roberta_config.json router_config.json "
         "config_sentence_transformers.json sentencepiece.model "
         "shared_vocabulary.json source_vocabulary.json target_vocabulary.json "
         "shared_vocabulary.txt source_vocabulary.txt target_vocabulary.txt"
@@ -29,8 +29,10 @@ LOADER_FILES = frozenset(
 )
 """Files that a loader reads in addition to the weights. All other files are ignored."""
 
-MODULE_FOLDER = re.compile(r"\d+_[A-Za-z]+")
-"""Folders of the modules after a sentence-transformers encoder, such as `1_Pooling`."""
+MODULE_FOLDER = re.compile(r"(?:[a-z]+_)?\d+_[A-Za-z]+(?:/\d+_[A-Za-z]+)?")
+"""Folders of modules of sentence-transformers: `1_Pooling`, or `query_0_Transformer` of a Router.
+
+Those of an Asym are in its own folder."""
 
 
 def is_sha256(value: object) -> TypeGuard[str]:

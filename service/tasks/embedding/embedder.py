@@ -126,8 +126,8 @@ class Embedder:
     ) -> tuple[list[Result], EmbedUsage]:
         context.model = reader.name
         check_num_inputs(query.inputs, self.settings.max_inputs, query.param)
-        check_ids(query.inputs, reader.vocab_size, query.param)
         reader, prompt = prompted(reader, query.reading.prompt_name, query.purpose)
+        check_ids(query.inputs, reader.vocab_size, query.param)
         sizes = list(map(len, query.inputs))
         num_chars = sum(sizes) + len(sizes) * len(prompt)
         estimate = sum([min(size // CHARS_PER_TOKEN, reader.max_tokens) for size in sizes]) + 1
@@ -142,8 +142,9 @@ class Embedder:
         context.num_cut[reader.name] = len(usage.truncated)
         is_raw = not (query.is_normalized or query.is_per_token)
         is_bulk = len(texts) > self.settings.bulk_sentences
+        options = query.is_per_token, is_raw, is_bulk
         items = [
-            EmbeddingItem(reader.name, text.ids, query.is_per_token, is_raw, is_bulk, text.unpooled)
+            EmbeddingItem(reader.name, text.ids, *options, text.unpooled, reader.is_query)
             for text in texts
         ]
         results = await lease.submit(items, deadline).in_order()
@@ -168,14 +169,14 @@ class Embedder:
 
 
 def is_dense(reader: TextReader) -> bool:
-    return not (reader.is_sparse or reader.forms)
+    return not (reader.is_sparse or reader.is_multi)
 
 
 def other_kind(reader: TextReader) -> InvalidRequestError:
     kind, route = "dense vectors", "/embed"
     if reader.is_sparse:
         kind, route = "sparse vectors", "/embed_sparse"
-    elif reader.forms:
+    elif reader.is_multi:
         kind, route = "vectors of tokens", "/embed_all"
     return InvalidRequestError(
         f"Invalid request: {reader.name} has {kind}; send the request to {route}, or name another "
@@ -190,14 +191,15 @@ def prompted(
     """Returns the TextReader and the prompt that `prompt_name` or else `purpose` chooses.
 
     In a multilingual translation model the name is a language. The returned reader then puts the
-    language's token before each text, and the prompt is empty.
+    language's token before each text, and the prompt is empty. In a model whose forms of a text
+    differ, the name is a form.
     """
     if reader.languages:
         return reader.with_language(find_language(name, reader.languages)), ""
     if reader.forms:
-        name = name or prompt_for(purpose or "", reader.forms) or "document"
-        find_prompt(name, dict.fromkeys(reader.forms, ""), None)
-        return reader.forms[name], ""
+        form = name or prompt_for(purpose or "", reader.forms) or reader.default_form
+        find_prompt(form, dict.fromkeys(reader.forms, ""), None)
+        reader, name, purpose = reader.forms[form], None, form
     if name is None and purpose is not None:
         name = prompt_for(purpose, reader.prompts)
     return reader, find_prompt(name, reader.prompts, reader.default_prompt)
