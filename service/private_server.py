@@ -42,7 +42,6 @@ class ServerStartError(Exception):
 
 
 def serve_command(port: int, models: str | None = None) -> list[str]:
-    """Returns the command that starts a server on the loopback interface."""
     command = [*module_command("service"), "serve", "--host", HOST, "--port", str(port)]
     return command if models is None else [*command, "--models", models]
 

@@ -67,8 +67,6 @@ def _resolved(name: str, path: str) -> str:
 
 
 def _function(name: str, text: str) -> str:
-    """Returns a statement that runs a module and keeps its exports."""
-
     def imported(found: re.Match[str]) -> str:
         whole, names, path = found.groups()
         taken = whole or "{" + re.sub(r"(\w+) as (\w+)", r"\1: \2", names) + "}"

@@ -45,7 +45,6 @@ class OpenRequests:
         return len(self.contexts)
 
     async def drained(self, models: set[str]) -> None:
-        """Waits for the end of the running requests of models, and of requests with NO_MODEL."""
         users = models | {NO_MODEL}
         contexts = self.contexts | self.batches
         while any(each.model in users and not each.is_waiting for each in contexts):
@@ -55,8 +54,6 @@ class OpenRequests:
 
 @dataclass(eq=False)
 class Services:
-    """The objects that routes work with, and the models that this process serves."""
-
     settings: Settings
     catalog: Catalog
     backend: Backend

@@ -83,9 +83,6 @@ def google_shape(error: ServiceError, _context: RequestContext) -> tuple[int, di
     return code, {"error": {"code": code, "message": message, "errors": [fault], "status": status}}
 
 
-GOOGLE_ERRORS = responses_of(GoogleErrorBody, 400, 403, 413, 429, 500, 503, 504)
-
-
 class GoogleDetectRequest(Parameters):
     model_config = example(q=["The cat sat on the mat."])
 
@@ -141,7 +138,8 @@ class GoogleLanguages(BaseModel):
     languages: list[GoogleLanguage]
 
 
-router = APIRouter(tags=["google"], responses=GOOGLE_ERRORS)
+errors = responses_of(GoogleErrorBody, 400, 403, 413, 429, 500, 503, 504)
+router = APIRouter(tags=["google"], responses=errors)
 
 
 async def read_all(request: Request, is_keyless: bool) -> dict[str, Any]:

@@ -69,28 +69,27 @@ class KeyRing:
         if self.file is None:
             return
         stamp: Stamp | None = None
+        failure = None
         try:
             found = os.stat(self.file)
             stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
             if stamp == self.stamp:
                 return
             keys = read_keys(self.file.read_text("utf-8"))
+            self.keys = self._by_digest(keys)
+            logger.info("the file of keys has been read; it has %d keys", len(keys))
         except OSError as error:
             failure = stamp, error.strerror
             if failure != self._failure:
                 logger.error("the file of keys cannot be read: %s", error.strerror)
-            self.stamp, self._failure = None, failure  # the next call reads the file again
-            return
+            stamp = None  # the next call reads the file again
         except ValueError as error:
             # UnicodeDecodeError is a ValueError too; its message would show bytes of the file.
             reason = "it is not UTF-8" if isinstance(error, UnicodeError) else error
             logger.error(
                 "the file of keys cannot be used; the keys read before stay valid: %s", reason
             )
-        else:
-            self.keys = self._by_digest(keys)
-            logger.info("the file of keys has been read; it has %d keys", len(keys))
-        self.stamp, self._failure = stamp, None
+        self.stamp, self._failure = stamp, failure
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:

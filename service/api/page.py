@@ -69,7 +69,6 @@ class PageFile:
         return gzip.compress(self.body, mtime=0)
 
     def response(self, request: Request, cache_control: str) -> Response:
-        """Returns the file, or 304 if the client has it."""
         is_packed = "gzip" in request.headers.get("accept-encoding", "")
         body = self.packed if is_packed else self.body
         etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
@@ -122,10 +121,7 @@ files = cache(PageFiles)
 
 @lru_cache(maxsize=16)
 def page_at(base: str) -> PageFile:
-    """Returns the page for the address of the server.
-
-    Programs that show a link with a picture take no relative address of the picture.
-    """
+    # Programs that show a link with a picture take no relative address of the picture.
     body = files().files["index.html"].body
     whole = f'content="{escape(base)}static/'.encode()
     return PageFile("index.html", body.replace(b'content="static/', whole))

@@ -137,7 +137,6 @@ def document(body: DocumentsRequest, index: int, is_voyage: bool) -> str | dict[
 
 
 def meta_of(num_tokens: int, billed_units: dict[str, int]) -> dict[str, Any]:
-    """Returns the number of tokens in Cohere's form."""
     return {
         "api_version": {"version": "2"},
         "billed_units": billed_units,

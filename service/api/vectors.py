@@ -41,7 +41,6 @@ def embed_response(
 
 
 def json_of_vectors(body: Any, usage: EmbedUsage, context: RequestContext) -> Response:
-    """Returns a body with arrays, such as an array of vectors or an object that has one."""
     return embed_response(json_chunks(body), num_bytes_of(body), usage, context)
 
 

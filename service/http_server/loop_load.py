@@ -69,8 +69,6 @@ def account_of(address: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
 
 @dataclass(slots=True)
 class Turn:
-    """One turn of the event loop, and its requests by client."""
-
     began: float
     cpu_began: float | None  # CPU time of the thread; None if not measured
     handled: dict[str, int] = field(default_factory=dict)
@@ -160,7 +158,6 @@ class LoopLoad:
         self._refused.clear()
 
     def _smoothed(self, client: str, handled: int) -> float:
-        """Returns the mean number of useful requests of a client over the last turns."""
         # Without refusals, more requests than have arrived might have been useful.
         refused = self._refused[client]
         number = max(0, handled - refused) if refused else self.limit

@@ -34,8 +34,6 @@ MAX_CHECK_SECONDS = 1.0  # longest time between two checks of all connections
 
 
 class ConnectionPool:
-    """The open connections of one HTTP process."""
-
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.budget = budget = ByteBudget(settings.max_buffered_bytes)

@@ -204,7 +204,6 @@ class MainProcess:
         self.failure: str | None = None
 
     async def run(self, count: int) -> None:
-        """Serves with `count` HTTP workers until `stop` is called, and then drains them."""
         self.core.start()
         self.keeper.start(f"http-{index}" for index in range(count))
         async with self.core.state.running():
@@ -286,7 +285,6 @@ class MainProcess:
         return processes.STOP_SECONDS if self.keeper.is_stopping else timeout
 
     def _expects_message(self, link: HttpWorkerLink) -> bool:
-        """Sends a ping to an HTTP worker that has started; returns whether a ping was sent."""
         if link.is_listening:
             link.outbox.send(Call("listen"))
         return link.is_listening

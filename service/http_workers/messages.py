@@ -23,13 +23,10 @@ from service.workers.messages import ModelSet
 
 @dataclass(frozen=True, slots=True)
 class HttpWorkerConfig:
-    """First message of the main process to an HTTP worker.
-
-    `started` and `folder` are the arguments of `service.api.context.Services`.
-    """
+    """First message of the main process to an HTTP worker."""
 
     settings: Settings
-    started: int
+    started: int  # the argument of Services, as `folder` is
     models: ModelSet
     on_demand: tuple[OnDemand, ...] = ()
     folder: str = ""

@@ -105,9 +105,6 @@ class AzureErrorBody(BaseModel):
     error: AzureError
 
 
-AZURE_ERRORS = responses_of(AzureErrorBody, 400, 401, 403, 413, 429, 500, 503, 504)
-
-
 def azure_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
     status = status_of(error, KEYS_401)
     code = TYPES.get(type(error), status * 1000)
@@ -116,7 +113,8 @@ def azure_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dic
     return status, {"error": {"code": code, "message": error.joined}}
 
 
-router = APIRouter(tags=["azure"], responses=AZURE_ERRORS)
+errors = responses_of(AzureErrorBody, 400, 401, 403, 413, 429, 500, 503, 504)
+router = APIRouter(tags=["azure"], responses=errors)
 
 
 async def read_list(request: Request, is_keyless: bool) -> dict[str, Any]:
@@ -336,7 +334,6 @@ def sentence_lengths(text: str, result: TranslatedText) -> tuple[list[int], list
 
 
 def broken(text: str, language: str) -> list[int]:
-    """Returns the lengths of the sentences of a text that is not translated."""
     segments = split_sentences(text, language)
     starts = segments.starts(segments.sentences)
     return lengths(text, [*starts[1:], len(text)])
