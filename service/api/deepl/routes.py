@@ -16,7 +16,6 @@ from service.api.dialect import Dialect
 from service.api.request import translation
 from service.api.request.handlers import route
 from service.api.request.parameters import FORM, JSON
-from service.api.request.translation import as_texts, decoding_options, source_of
 from service.api.responses import JSONResponse
 from service.errors import InvalidRequestError
 from service.models.catalog import Catalog
@@ -35,7 +34,7 @@ MAX_TEXTS = 50
 async def translate(context: HttpContext, body: DeepLRequest) -> Response:
     """Translates up to 50 texts, in DeepL's shape."""
     with context.stage("validate"):
-        texts = as_texts(context, "text", body.text)
+        texts = translation.as_texts(context, "text", body.text)
         wanted = await resolve(body, texts, context)
     results = await translation.translate(context, wanted)
     context.billed_characters = sum(map(len, texts))
@@ -59,7 +58,7 @@ async def resolve(body: DeepLRequest, texts: list[str], context: HttpContext) ->
         texts,
         source,
         target,
-        decoding_options(),
+        translation.decoding_options(),
         split_sentences=body.split_sentences != "0",
         split_lines=body.split_sentences == "1" and (body.tag_handling != "html" or is_explicit),
         is_html=body.tag_handling == "html",
@@ -74,7 +73,7 @@ def response_body(
 ) -> dict[str, Any]:
     translations = []
     for text, result in zip(wanted.texts, results, strict=True):
-        source = source_of(result, wanted.source or "")
+        source = translation.source_of(result, wanted.source or "")
         item: dict[str, Any] = {
             "detected_source_language": source_code(source, catalog),
             "text": result.text,

@@ -31,26 +31,9 @@ from service.api.libretranslate.schemas import (
     TranslateResponse,
 )
 from service.api.libretranslate.streaming import detection_body
-from service.api.request import translation
+from service.api.request import reading, translation
 from service.api.request.handlers import route
 from service.api.request.parameters import FORM, JSON, MULTIPART, AcceptLanguage, described
-from service.api.request.reading import (
-    read_parameters,
-    read_permitted,
-    read_upload,
-    unless_disconnected,
-    validated,
-)
-from service.api.request.translation import (
-    as_texts,
-    decoding_options,
-    detected,
-    download,
-    enabled,
-    find_languages,
-    find_terms,
-    open_job,
-)
 from service.api.responses import JSONResponse
 from service.documents.formats import FORMATS
 from service.errors import ForbiddenError, InvalidRequestError, NotFoundError
@@ -80,13 +63,13 @@ async def translate(request: Request) -> Response:
     context = context_of(request)
     start = time.perf_counter()
     try:
-        fields = await read_permitted(request)
+        fields = await reading.read_permitted(request)
         is_deeplx = "q" not in fields and "text" in fields and "target" not in fields
         if is_deeplx:
             context.dialect = deeplx.DIALECT
-            asked = validated(fields, deeplx.DeepLXRequest)
+            asked = reading.validated(fields, deeplx.DeepLXRequest)
         else:
-            body = validated(fields, TranslateRequest)
+            body = reading.validated(fields, TranslateRequest)
             wanted = resolve(body, context)
             if body.glossary:
                 glossaries = glossaries_of(body.glossary, wanted.source)
@@ -96,16 +79,16 @@ async def translate(request: Request) -> Response:
     finally:
         context.add("validate", time.perf_counter() - start)
     if is_deeplx:
-        reply = await unless_disconnected(request, deeplx.translate(context, asked))
+        reply = await reading.unless_disconnected(request, deeplx.translate(context, asked))
         return JSONResponse(reply.model_dump())
     if stream_type := streaming.wanted_type(context):
         streaming.check(body)
         sentences = translation.stream(context, wanted)
         writer = streaming.EventWriter(stream_type)
         beginning = streams.respond(context, stream_type, sentences, writer)
-        return await unless_disconnected(request, beginning)
+        return await reading.unless_disconnected(request, beginning)
     work = translation.translate(context, wanted)
-    results = await unless_disconnected(request, work)
+    results = await reading.unless_disconnected(request, work)
     start = time.perf_counter()
     response = JSONResponse(response_body(body, results))
     context.add("serialize", time.perf_counter() - start)
@@ -118,14 +101,14 @@ async def detect(context: HttpContext, body: DetectRequest) -> Any:
 
     If no language is detected, the response is `en` with the confidence 0, as in LibreTranslate.
     """
-    texts = as_texts(context, "q", body.q)
-    detections = await detected(context, sample(texts))
+    texts = translation.as_texts(context, "q", body.q)
+    detections = await translation.detected(context, sample(texts))
     return [detection_body(each) for each in mean_detections(detections)]
 
 
 def resolve(body: TranslateRequest, context: HttpContext) -> TranslationRequest:
     settings = context.services.settings
-    texts = as_texts(context, "q", body.q)
+    texts = translation.as_texts(context, "q", body.q)
     if body.alternatives > settings.max_alternatives:
         raise too_wide("alternatives", body.alternatives, settings.max_alternatives)
     if body.beam_size is not None and body.beam_size > settings.max_beam_size:
@@ -142,7 +125,7 @@ def resolve(body: TranslateRequest, context: HttpContext) -> TranslationRequest:
     source, target = languages_of(context.services.catalog, body.source, body.target)
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
-    options = decoding_options(beam_size, num_hypotheses, body.return_scores)
+    options = translation.decoding_options(beam_size, num_hypotheses, body.return_scores)
     return TranslationRequest(
         texts,
         source,
@@ -261,7 +244,7 @@ async def frontend_settings(
 
 def languages_of(catalog: Catalog, source: str, target: str) -> tuple[str | None, str]:
     code = None if source.strip().lower() == "auto" else source
-    return find_languages(catalog, ("source", code), ("target", target))
+    return translation.find_languages(catalog, ("source", code), ("target", target))
 
 
 def glossaries_of(glossary: str | None, source: str | None) -> list[str]:
@@ -293,15 +276,15 @@ DOCUMENT: Responses = {
 async def translate_file(request: Request) -> Response:
     """Translates a document, and returns the address of the translated document."""
     context = context_of(request)
-    documents = enabled(context.services)
+    documents = translation.enabled(context.services)
     with context.stage("validate"):
-        body = await read_upload(request, TranslateFileRequest)
+        body = await reading.read_upload(request, TranslateFileRequest)
         source, target = languages_of(context.services.catalog, body.source, body.target)
         glossaries = glossaries_of(body.glossary, source)
-        terms = await find_terms(context.services, glossaries, source, target)
-        opening = open_job(documents, body.file, source, target, terms, context)
-        job = await unless_disconnected(request, opening)
-    await unless_disconnected(request, documents.run(job))
+        terms = await translation.find_terms(context.services, glossaries, source, target)
+        opening = translation.open_job(documents, body.file, source, target, terms, context)
+        job = await reading.unless_disconnected(request, opening)
+    await reading.unless_disconnected(request, documents.run(job))
     name = quote(job.state.name)
     url = f"{request.base_url}download_file/{job.state.id}.{name}"
     return JSONResponse({"translatedFileUrl": url, "skipped": job.state.skipped})
@@ -319,7 +302,7 @@ async def download_file(request: Request, name: str) -> Response:
         content = await asyncio.to_thread(documents.store.content, state.id)
     if state is None or content is None:
         raise NotFoundError("the file does not exist or has expired; translate the document again")
-    return download(state, content)
+    return translation.download(state, content)
 
 
 @router.post("/suggest", responses=ERRORS, **described(SuggestRequest, SuggestResponse, JSON, FORM))
@@ -331,7 +314,7 @@ async def suggest(request: Request) -> Response:
             "Suggestions are disabled on this server.",
             details="REGARD_SUGGESTIONS=true enables them",
         )
-    body = await read_parameters(request, SuggestRequest)
+    body = await reading.read_parameters(request, SuggestRequest)
     for name, text in (("q", body.q), ("s", body.s)):
         if not text.strip():
             raise error_texts.missing(name)

@@ -31,7 +31,6 @@ from service.api.openai.prompts import (
 )
 from service.api.request import translation
 from service.api.request.handlers import route
-from service.api.request.translation import source_of
 from service.errors import SHOWN_CHARS, InvalidRequestError
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
@@ -264,7 +263,7 @@ class Reply:
         """Adds a translated text, or the next sentence of a text."""
         if result.number == len(self.texts):
             self.texts.append("")
-            self.sources.append(source_of(result, self.source))
+            self.sources.append(translation.source_of(result, self.source))
         self.texts[result.number] += result.text
         for sentence in result.sentences:
             self.prompt_tokens += len(sentence.ids)
