@@ -46,14 +46,14 @@ def request(*chunks: bytes, query: bytes = b"", **headers: str) -> Request:
 
     raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     context = HttpContext("id", headers=dict(raw))
-    services = SimpleNamespace(settings=SETTINGS, keys=SimpleNamespace(is_required=False))
+    services: Any = SimpleNamespace(settings=SETTINGS, keys=SimpleNamespace(is_required=False))
+    context.services = services
     scope = {
         "type": "http",
         "method": "POST",
         "path": "/",
         "query_string": query,
         "headers": raw,
-        "app": SimpleNamespace(services=services),
         "state": {"context": context},
     }
     return Request(scope, receive)

@@ -15,7 +15,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from service.api import error_texts
-from service.api.context import HttpContext, context_of, services_of
+from service.api.context import HttpContext, context_of
 from service.api.request.parameters import FORM, JSON, MULTIPART, Upload
 from service.errors import (
     SHOWN_CHARS,
@@ -61,9 +61,10 @@ async def read_fields(request: Request, is_keyless: bool = False) -> dict[str, A
     A body that begins with `{` is JSON if its media type is one of UNSAID. By default, curl sends
     the type of a form. LiteLLM sends no type to Voyage.
     """
-    max_bytes = services_of(request).settings.max_body_bytes
+    context = context_of(request)
+    max_bytes = context.services.settings.max_body_bytes
     body = await read_body(request, max_bytes, is_keyless=is_keyless)
-    content_type = media_type(context_of(request))
+    content_type = media_type(context)
     # Some clients send Content-Type even with a GET or DELETE request that has no body. The header
     # is then ignored.
     if not body and request.method in ("GET", "DELETE"):

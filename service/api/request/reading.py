@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from service.api.context import context_of, services_of
+from service.api.context import HttpContext, context_of
 from service.api.keys import QUERY_FIELDS, given_key, num_characters
 from service.api.request.body import media_type, merge, read_fields, read_upload_form
 from service.api.request.parameters import MULTIPART, describe
@@ -45,33 +45,31 @@ async def read_permitted(request: Request, read: Reader = read_fields) -> dict[s
     A key in a header or in the query is checked before the body is read. Without such a key, the
     body may have the key, and it counts against the share of bodies without a key.
     """
-    services = services_of(request)
-    if not services.keys.is_required:
+    context = context_of(request)
+    if not context.services.keys.is_required:
         return await read(request, False)
-    headers = context_of(request).headers
-    given = given_key(headers, merge(request.query_params.multi_items()), QUERY_FIELDS)
-    key = find_key(request, given) if given else None
+    given = given_key(context.headers, merge(request.query_params.multi_items()), QUERY_FIELDS)
+    key = find_key(context, given) if given else None
     fields = await read(request, key is None)
     if key is None:
-        key = find_key(request, given_key(headers, fields))
+        key = find_key(context, given_key(context.headers, fields))
     if key.limits:
         texts = [each for name, each in fields.items() if name not in QUERY_FIELDS]
         number = num_characters(texts) if key.limits.characters else 0
-        await services.backend.take(key.digest, key.limits, number)
+        await context.services.backend.take(key.digest, key.limits, number)
     return fields
 
 
-def find_key(request: Request, given: str) -> ApiKey:
+def find_key(context: HttpContext, given: str) -> ApiKey:
     if not given:
         raise MissingKeyError(
             "Please contact the server operator to get an API key",
             details="send a key as the field api_key, or in the header `Authorization: Bearer …`",
         )
-    key = services_of(request).keys.find(given)
+    key = context.services.keys.find(given)
     if key is None:
         details = "use a key from REGARD_API_KEYS of the server"
         raise InvalidKeyError("Invalid API key", details=details)
-    context = context_of(request)
     context.key, context.account = key, key.digest
     check_scope(key, context.dialect.scope)
     return key
@@ -89,10 +87,10 @@ async def read_upload(request: Request, model: type[Model]) -> Model:
 
 
 async def _read_form(request: Request, is_keyless: bool) -> dict[str, Any]:
-    fields = merge(request.query_params.multi_items())
-    if media_type(context_of(request)) != MULTIPART:
+    context, fields = context_of(request), merge(request.query_params.multi_items())
+    if media_type(context) != MULTIPART:
         return fields
-    limit = services_of(request).settings.max_file_bytes
+    limit = context.services.settings.max_file_bytes
     try:
         form = await read_upload_form(
             request, limit + FORM_BYTES, UPLOAD_SECONDS, is_keyless, FORM_BYTES
