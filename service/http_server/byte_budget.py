@@ -5,7 +5,6 @@ The limit covers the bodies of requests, and the replies that clients have not r
 
 import asyncio
 import fcntl
-import socket
 import sys
 import termios
 import time
@@ -149,8 +148,10 @@ class UnreadReply:
     def has_stalled(self, now: float, limit_seconds: float, is_paused: bool) -> bool:
         """Returns whether the client has read nothing of a reply for more than `limit_seconds`."""
         waiting = unsent = self.transport.get_write_buffer_size()
-        if waiting:
-            unsent += kernel_unsent(self.transport.get_extra_info("socket"))
+        if waiting:  # and the bytes that the kernel keeps until the client has received them
+            descriptor = self.transport.get_extra_info("socket").fileno()
+            kept = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))
+            unsent += int.from_bytes(kept, sys.byteorder)
         if unsent and unsent == self.unsent and self.stalled_since is not None:
             return now - self.stalled_since > limit_seconds
         self.unsent = unsent
@@ -177,8 +178,3 @@ def too_many_bytes(budget: ByteBudget, size: int, missing: int) -> OverloadedErr
         RETRY_SECONDS,
         "bytes",
     )
-
-
-def kernel_unsent(connection: socket.socket) -> int:
-    found = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
-    return int.from_bytes(found, sys.byteorder)

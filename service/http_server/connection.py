@@ -29,8 +29,6 @@ from service.http_server.refusals import (
     header_too_large,
     malformed,
     too_many_connections,
-    too_many_headers,
-    too_slow,
 )
 
 HEAD_BYTES = 2048
@@ -264,7 +262,12 @@ class Connection(HttpToolsProtocol):
         if num_bytes > self.settings.max_header_bytes:
             raise header_too_large(f"headers of {num_bytes} bytes", self.settings.max_header_bytes)
         if len(self.headers) > self.settings.max_headers:
-            raise too_many_headers(len(self.headers), self.settings.max_headers)
+            raise Refusal(
+                431,
+                "header_too_large",
+                f"the request has {len(self.headers)} headers or more; the limit is "
+                f"{self.settings.max_headers}. Send fewer, or raise REGARD_MAX_HEADERS.",
+            )
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Serves a request for another protocol, such as h2c, as a request of HTTP/1.1.
@@ -418,7 +421,9 @@ class Connection(HttpToolsProtocol):
         if self.is_refused and now - since > self.pool.check_seconds:
             self._refuse(too_many_connections(self.pool.max_connections))
         elif self.is_head and now - since > settings.header_timeout_seconds:
-            self._refuse(too_slow(settings.header_timeout_seconds))
+            late = f"the headers have not arrived within {settings.header_timeout_seconds:g} s"
+            way_out = "send them at once, or raise REGARD_HEADER_TIMEOUT_SECONDS"
+            self._refuse(Refusal(408, "header_timeout", f"{late}; {way_out}"))
         elif now - since > settings.idle_timeout_seconds:
             self.transport.close()
 

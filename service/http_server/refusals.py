@@ -65,24 +65,6 @@ def header_too_large(fault: str, limit: int) -> Refusal:
     return Refusal(431, "header_too_large", text)
 
 
-def too_many_headers(count: int, limit: int) -> Refusal:
-    return Refusal(
-        431,
-        "header_too_large",
-        f"the request has {count} headers or more; the limit is {limit}. Send fewer, or raise "
-        "REGARD_MAX_HEADERS.",
-    )
-
-
-def too_slow(seconds: float) -> Refusal:
-    return Refusal(
-        408,
-        "header_timeout",
-        f"the headers have not arrived within {seconds:g} s; send them at once, or raise "
-        "REGARD_HEADER_TIMEOUT_SECONDS",
-    )
-
-
 def too_many_connections(limit: int) -> Refusal:
     return Refusal(
         503,

@@ -126,7 +126,11 @@ class HttpWorkerLink:
         # An asyncio task would begin later, perhaps after a Release of the same lease.
         deadline = time.perf_counter() + message.seconds
         try:
-            lease = self._lease(message)
+            lease = self.leases.get(message.lease)
+            if lease is None:
+                core, tokens = self.core, message.tokens
+                lease = CoreLease(core.admission, core.scheduler, tokens, message.client)
+                self.leases[message.lease] = lease
             if not message.items:
                 self.outbox.send(Answer(message.id, None))
                 return
@@ -142,15 +146,6 @@ class HttpWorkerLink:
                 self.outbox.send(Results(number, found))
         except Exception as error:
             self._refuse(number, error)
-
-    def _lease(self, message: Submit) -> CoreLease:
-        lease = self.leases.get(message.lease)
-        if lease is None:
-            lease = CoreLease(
-                self.core.admission, self.core.scheduler, message.tokens, message.client
-            )
-            self.leases[message.lease] = lease
-        return lease
 
     async def _answer(self, message: Call) -> None:
         try:

@@ -147,20 +147,17 @@ class RemoteBackend:
                 if future is not None and not future.done():
                     future.set_result(message.value)
             case Refusal():
-                self._refuse(message)
+                future = self.waiting.get(message.id)
+                if message.id in self.streams:
+                    self.streams[message.id].fail(message.error)
+                elif future is not None and not future.done():
+                    future.set_exception(message.error)
             case Call(id=0):
                 getattr(self, message.method)(*message.arguments)
             case Call():
                 task = asyncio.create_task(self._answer(message))
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)
-
-    def _refuse(self, refusal: Refusal) -> None:
-        future = self.waiting.get(refusal.id)
-        if refusal.id in self.streams:
-            self.streams[refusal.id].fail(refusal.error)
-        elif future is not None and not future.done():
-            future.set_exception(refusal.error)
 
     async def _answer(self, call: Call) -> None:
         self.outbox.send(Answer(call.id, await getattr(self, call.method)(*call.arguments)))
