@@ -95,8 +95,8 @@ async def read_body(
     request: Request, max_bytes: int, seconds: float = BODY_SECONDS, is_keyless: bool = False
 ) -> bytes:
     """Returns the whole body. A body over SMALL_BYTES reserves its bytes until the request ends."""
-    size = _announced_bytes(request, max_bytes)
-    connection = context_of(request).connection
+    context = context_of(request)
+    size, connection = _announced_bytes(context, max_bytes), context.connection
     if 0 < size <= SMALL_BYTES and connection is not None:
         body = connection.take_body()
         if body is not None:
@@ -109,7 +109,7 @@ async def read_upload_form(
     request: Request, max_bytes: int, seconds: float, is_keyless: bool, max_field_bytes: int
 ) -> list[tuple[str, Any]]:
     """Returns the fields of a multipart form with one file, which is never in memory as a whole."""
-    size = _announced_bytes(request, max_bytes)
+    size = _announced_bytes(context_of(request), max_bytes)
 
     async def parse(pieces: Pieces) -> list[tuple[str, Any]]:
         return await parse_multipart(request.headers, pieces, max_field_bytes, max_files=1)
@@ -117,8 +117,8 @@ async def read_upload_form(
     return await BodyReader(request, max_bytes, seconds, is_keyless).read(size, parse)
 
 
-def _announced_bytes(request: Request, max_bytes: int) -> int:
-    headers = context_of(request).headers
+def _announced_bytes(context: HttpContext, max_bytes: int) -> int:
+    headers = context.headers
     encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").lower()
     if encoding != "identity":
         raise InvalidRequestError(
