@@ -24,7 +24,6 @@ from service.api.azure.schemas import (
     AzureSentences,
     AzureTranslateRequest,
     AzureTranslations,
-    described_list,
 )
 from service.api.context import HttpContext, context_of, services_of
 from service.api.dialect import Dialect
@@ -123,10 +122,7 @@ async def read_list(request: Request, is_keyless: bool) -> dict[str, Any]:
     return {**merge(request.query_params.multi_items()), "body": parse_json(body, is_object=False)}
 
 
-LIST: Any = {"read": read_list, "describe": described_list}
-
-
-@route(router.post, f"{BASE}/translate", list[AzureTranslations], **LIST)
+@route(router.post, f"{BASE}/translate", list[AzureTranslations], read=read_list)
 async def translate(context: HttpContext, body: AzureTranslateRequest) -> Any:
     """Translates texts to one language or several, in Azure's shape.
 
@@ -211,7 +207,7 @@ def detected_body(found: Detection) -> dict[str, Any]:
     return {"language": found.language, "score": round(found.confidence / 100, 3)}
 
 
-@route(router.post, f"{BASE}/detect", list[AzureDetection], **LIST)
+@route(router.post, f"{BASE}/detect", list[AzureDetection], read=read_list)
 async def detect(context: HttpContext, body: AzureRequest) -> Any:
     """Returns the most probable language of each text, and up to two others, in Azure's shape."""
     texts = as_texts(context, "body", body.texts)
@@ -230,7 +226,7 @@ def detection_body(found: Sequence[Detection]) -> dict[str, Any]:
     return {**candidates[0], "alternatives": candidates[1:]}
 
 
-@route(router.post, f"{BASE}/breaksentence", list[AzureSentences], **LIST)
+@route(router.post, f"{BASE}/breaksentence", list[AzureSentences], read=read_list)
 async def break_sentence(context: HttpContext, body: AzureBreakRequest) -> Any:
     """Returns the lengths of the sentences of each text, in Azure's shape."""
     texts = as_texts(context, "body", body.texts)

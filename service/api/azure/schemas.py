@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from service.api.request.parameters import JSON, REFERENCE, query_parameters
 from service.tasks.embedding.inputs import lower
 from service.tasks.parameters import ListOf, Parameters, example, refuse
 
@@ -153,13 +152,3 @@ class AzureLanguages(BaseModel):
     translation: dict[str, AzureLanguage] | None = None
     transliteration: dict[str, Any] | None = None
     dictionary: dict[str, Any] | None = None
-
-
-def described_list(model: type[AzureRequest], response: Any) -> dict[str, Any]:
-    """Returns the arguments by which FastAPI describes a route with a query and a list."""
-    schema = model.model_json_schema(ref_template=REFERENCE)
-    body = {**schema["properties"]["body"], "$defs": schema["$defs"]}
-    parameters = [each for each in query_parameters(model) if each["name"] != "body"]
-    content = {JSON: {"schema": body}}
-    extra = {"parameters": parameters, "requestBody": {"required": True, "content": content}}
-    return {"response_model": response, "openapi_extra": extra}

@@ -26,7 +26,6 @@ def route(
     response: Any,
     *media_types: str,
     read: Reader = read_fields,
-    describe: Callable[..., dict[str, Any]] | None = None,
     choose: Callable[[Services, dict[str, Any]], type[BaseModel]] | None = None,
     **options: Any,
 ) -> Callable[[Handler], Handler]:
@@ -42,13 +41,11 @@ def route(
         response: Model of the response, for OpenAPI.
         media_types: Media types of the body; without any, it is JSON.
         read: Reads the fields of the parameters.
-        describe: Describes the parameters for OpenAPI, as `described` does.
         choose: Returns the model for the fields of a request, if the second argument has a union of
             types. OpenAPI describes the first one.
         options: Options of FastAPI's decorator, such as `status_code`.
     """
-    if describe is None:
-        describe = described_query if add.__name__ in ("get", "delete") else described
+    describe = described_query if add.__name__ in ("get", "delete") else described
 
     def decorate(handler: Handler) -> Handler:
         _, given_in, *in_path = signature(handler).parameters.values()

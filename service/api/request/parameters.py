@@ -105,16 +105,23 @@ def described(body: type[BaseModel], response: Any, *media_types: str) -> dict[s
 
     The result refers to the body's schema in `components` of the OpenAPI document. At first the
     result itself holds the schema, in `$defs`. `move_definitions` moves the schema to `components`.
+    A field `body` is the whole body; the other fields are then in the query.
 
     Args:
         response: Type of the response.
         media_types: Media types of the body; without any, it is JSON.
     """
     schema = body.model_json_schema(ref_template=REFERENCE)
-    definitions = {**schema.pop("$defs", {}), body.__name__: schema}
-    reference = {"$ref": REFERENCE.format(model=body.__name__), "$defs": definitions}
+    definitions = schema.pop("$defs", {})
+    extra: dict[str, Any] = {}
+    if whole := schema["properties"].get("body"):
+        reference = {**whole, "$defs": definitions}
+        extra["parameters"] = [each for each in query_parameters(body) if each["name"] != "body"]
+    else:
+        definitions[body.__name__] = schema
+        reference = {"$ref": REFERENCE.format(model=body.__name__), "$defs": definitions}
     content = {media_type: {"schema": reference} for media_type in media_types or (JSON,)}
-    extra = {"requestBody": {"required": "required" in schema, "content": content}}
+    extra["requestBody"] = {"required": "required" in schema, "content": content}
     return {"response_model": response, "openapi_extra": extra}
 
 
