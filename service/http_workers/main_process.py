@@ -22,7 +22,6 @@ from service.http_workers.messages import (
     Call,
     FromHttpWorker,
     HttpWorkerConfig,
-    Refusal,
     Release,
     Results,
     Submit,
@@ -132,7 +131,7 @@ class HttpWorkerLink:
                 lease = CoreLease(core.admission, core.scheduler, tokens, message.client)
                 self.leases[message.lease] = lease
             if not message.items:
-                self.outbox.send(Answer(message.id, None))
+                self.outbox.send(Answer(message.id))
                 return
             stream = lease.submit(message.items, deadline, message.total_tokens)
         except Exception as error:
@@ -158,7 +157,7 @@ class HttpWorkerLink:
         if not isinstance(error, ServiceError):
             logger.error("a message of an HTTP worker was not handled: %s", fault(error))
             error = InternalError("the server failed; the log of its main process says more")
-        self.outbox.send(Refusal(number, error))
+        self.outbox.send(Answer(number, error=error))
 
 
 class MainProcess:

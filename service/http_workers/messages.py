@@ -34,7 +34,7 @@ class HttpWorkerConfig:
 
 @dataclass(slots=True)
 class Call:
-    """Calls a method of the other process, which sends an Answer or a Refusal if there is an id.
+    """Calls a method of the other process, which sends an Answer if there is an id.
 
     The main process has the methods of `Recorder` and `Backend` (`service.tasks.backend`), and
     `listening`, which reports that the HTTP worker accepts connections. An HTTP worker has the
@@ -50,11 +50,11 @@ class Call:
 class Submit:
     """HTTP worker to main process: compute the items of a request, or admit it if there are none.
 
-    The main process sends Results, an Answer if there are no items, or a Refusal, which may follow
-    Results. It reads `tokens` and `client` only if the lease does not exist yet.
+    The main process sends Results, and an Answer if there are no items or after an error. It reads
+    `tokens` and `client` only if the lease does not exist yet.
     """
 
-    id: int  # also of its Results, its Answer or its Refusal
+    id: int  # also of its Results and its Answer
     lease: int  # id that is unique in the HTTP worker
     tokens: int  # estimate for the request
     items: Sequence[WorkItem]
@@ -83,17 +83,12 @@ class Results:
 @dataclass(frozen=True, slots=True)
 class Answer:
     id: int  # of the Call or the Submit
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    id: int  # of the Call or the Submit
-    error: ServiceError
+    value: Any = None
+    error: ServiceError | None = None
 
 
 FromHttpWorker = Call | Submit | Release | Answer
-ToHttpWorker = Call | Answer | Refusal | Results
+ToHttpWorker = Call | Answer | Results
 
 for _cls in (Call, Ended, Results, Submit):
     pickle_by_fields(_cls)

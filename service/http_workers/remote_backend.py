@@ -11,15 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.errors import ServiceError, stopping
-from service.http_workers.messages import (
-    Answer,
-    Call,
-    Refusal,
-    Release,
-    Results,
-    Submit,
-    ToHttpWorker,
-)
+from service.http_workers.messages import Answer, Call, Release, Results, Submit, ToHttpWorker
 from service.ipc import channel
 from service.ipc.channel import Inbox, Outbox
 from service.items import ResultStream, WorkItem
@@ -144,14 +136,14 @@ class RemoteBackend:
                     self.streams[message.id].add(message.results)
             case Answer():
                 future = self.waiting.get(message.id)
-                if future is not None and not future.done():
-                    future.set_result(message.value)
-            case Refusal():
-                future = self.waiting.get(message.id)
-                if message.id in self.streams:
+                if message.error is not None and message.id in self.streams:
                     self.streams[message.id].fail(message.error)
-                elif future is not None and not future.done():
+                elif future is None or future.done():
+                    return
+                elif message.error is not None:
                     future.set_exception(message.error)
+                else:
+                    future.set_result(message.value)
             case Call(id=0):
                 getattr(self, message.method)(*message.arguments)
             case Call():

@@ -18,7 +18,7 @@ from service.errors import (
     UnavailableError,
     outcome,
 )
-from service.http_workers.messages import Answer, Refusal, Release, Results, Submit
+from service.http_workers.messages import Answer, Release, Results, Submit
 from service.ipc.channel import LENGTH, Channel, Inbox, Outbox, pack
 from service.items import (
     AttentionItem,
@@ -139,7 +139,7 @@ def test_message_is_equal_after_the_channel(message: object) -> None:
     ],
 )
 def test_error_is_equal_after_the_channel(error: ServiceError) -> None:
-    refusal = pickle.loads(pack(Refusal(7, error))[LENGTH.size :])
+    refusal = pickle.loads(pack(Answer(7, error=error))[LENGTH.size :])
     assert refusal.id == 7
     found = refusal.error
     assert type(found) is type(error)
