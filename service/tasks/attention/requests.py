@@ -149,6 +149,8 @@ class AttentionQuestion(Parameters):
             for name, nothing in parameters.items() if task != self.task else ():
                 if getattr(self, name, nothing) != nothing:
                     refuse(f"{name} is only for {purpose}; leave it out, or use task {task}")
+        if not getattr(self, "text", None):
+            refuse("missing text parameter")
         codes = {"model": self.model}
         if self.has_target:
             codes = {"source": self.source, "target": self.target, **codes}
@@ -321,8 +323,6 @@ class AttentionRequest(AttentionQuestion):
 
     @model_validator(mode="after")
     def _check_texts(self) -> Self:
-        if not self.text:
-            refuse("missing text parameter")
         if not self.has_target:
             _check_encoder(self.kinds, self.task)
         if self.target_text is not None and self.split:
@@ -387,8 +387,6 @@ class StepsRequest(OneTextQuestion):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not self.text:
-            refuse("missing text parameter")
         if not self.has_target:
             _check_encoder([self.kind], self.task)
         return self
@@ -462,8 +460,6 @@ class KnockoutBody(OneTextQuestion):
         for part in [part for each in self.knockouts for part in [*each.heads, *each.edges]]:
             if not self.has_target and "kind" not in part.model_fields_set:
                 part.kind = "encoder"
-        if not self.text:
-            refuse("missing text parameter")
         if not self.knockouts:
             refuse("knockouts parameter is an empty list; send one or more, such as [{}]")
         return self
