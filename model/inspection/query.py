@@ -23,11 +23,8 @@ from model.sequence import check_ids
 InspectedConfig = ModelConfig | TextEncoderConfig
 """The config of a model whose attention can be queried."""
 
-SHOWN_VALUES = 8
-"""Maximum number of values of a request that an error message repeats."""
-
-SHOWN_CHARS = 20
-"""Maximum number of characters of each value that an error message repeats."""
+SHOWN_VALUES, SHOWN_CHARS = 8, 20
+"""Largest numbers of values, and of characters of each value, that an error message repeats."""
 
 
 class AttentionKind(StrEnum):

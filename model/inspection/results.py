@@ -12,10 +12,7 @@ Array = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
 EXCLUDED = -1e9
-"""Number that replaces -inf as the bias of a token to which the layer does not attend.
-
-The weight of such a token is 0, as with -inf.
-"""
+"""Replaces the bias -inf of a token that the layer does not attend; its weight is 0, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,9 @@ def new_captures(job: AttentionJob, device: torch.device, slice_rows: int) -> li
             return ProbabilityCapture(query)
         if isinstance(query, ScoreQuery):
             return ScoreCapture()
-        shapes = {kind: query.shape(kind, *lengths) for kind in query.kinds}
-        maps = {kind: torch.zeros(shape, device=device) for kind, shape in shapes.items()}
+        maps = {
+            kind: torch.zeros(query.shape(kind, *lengths), device=device) for kind in query.kinds
+        }
         return MapsCapture(query, maps, slice_rows)
 
     return [capture(query) for query in job.queries]

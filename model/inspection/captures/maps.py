@@ -82,8 +82,9 @@ class MapsCapture(Capture):
         numbers, norms = self.query.heads, None
         query, key = chosen(projected.query, numbers), chosen(projected.key, numbers)
         if self.query.norm is AttentionNorm.VALUE_NORMS:
-            matrices = chosen(head_matrices(projected.module), numbers)
-            norms = value_norms(chosen(projected.value, numbers), matrices)[:, None, :]
+            matrices = chosen(head_matrices(projected.module), numbers)  # parts of W_O (H, K, D)
+            moved = chosen(projected.value, numbers) @ matrices  # (H, S, D)
+            norms = torch.linalg.vector_norm(moved, dim=-1)[:, None, :]
         bias = projected.bias
         if bias is not None and bias.dim() == 3:
             bias = chosen(bias, numbers)
@@ -137,15 +138,6 @@ def rollout_step(weights: Tensor) -> Tensor:
     """
     mixed = 0.5 * (weights + torch.eye(len(weights), device=weights.device))
     return mixed / mixed.sum(dim=-1, keepdim=True)
-
-
-def value_norms(value: Tensor, matrices: Tensor) -> Tensor:
-    """Returns the norms (H, S) of values (H, S, K) times their parts (H, K, D) of W_O.
-
-    Source: Kobayashi et al. 2020, section 3, without the factor of the attention weight.
-    """
-    norms: Tensor = torch.linalg.vector_norm(value @ matrices, dim=-1)
-    return norms
 
 
 class Contributions(ABC):
