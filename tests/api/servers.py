@@ -279,7 +279,9 @@ class LiveServer:
 
     def sample(self, name: str, **labels: str) -> float:
         url = f"http://127.0.0.1:{self.port}/metrics"
-        return read_sample(httpx.get(url, trust_env=False).text, name, labels)
+        return read_sample(
+            httpx.get(url, trust_env=False, timeout=LIMIT_SECONDS).text, name, labels
+        )
 
 
 SocketServer = LiveServer | ApartServer

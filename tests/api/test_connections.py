@@ -317,7 +317,7 @@ def test_malformed_request_gets_400(serve_live: ServeLive) -> None:
     assert found.startswith(b"HTTP/1.1 400 ")
     assert error_of(found)["error_type"] == "invalid_request"
     url = f"http://127.0.0.1:{server.port}/health/live"
-    assert httpx.get(url, trust_env=False).status_code == 200
+    assert httpx.get(url, trust_env=False, timeout=LIMIT_SECONDS).status_code == 200
 
 
 def test_malformed_chunk_gets_400(serve_live: ServeLive) -> None:

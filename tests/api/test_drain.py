@@ -36,7 +36,9 @@ def post(url: str, q: str | list[str] = "Hello.") -> httpx.Response:
 
 def is_refused(url: str) -> bool:
     """Returns whether a process refuses new work; otherwise it only finds fault with the body."""
-    status = httpx.post(f"{url}/translate", json={}, trust_env=False).status_code
+    status = httpx.post(
+        f"{url}/translate", json={}, trust_env=False, timeout=LIMIT_SECONDS
+    ).status_code
     assert status in (400, 503)
     return status == 503
 
@@ -65,7 +67,7 @@ def until_all_answer(server: Program, url: str) -> None:
     left = {*server.children()} - {*server.device_workers()}
 
     def is_last() -> bool:
-        with httpx.Client(trust_env=False) as client:
+        with httpx.Client(trust_env=False, timeout=LIMIT_SECONDS) as client:
             reply = client.get(f"{url}/health/ready")
             left.discard(owner(reply.extensions["network_stream"], left))
         return not left

@@ -22,7 +22,7 @@ from service.cli import app
 from service.server import create_app
 from tests.api.servers import LiveServer, make_settings
 from tests.embedding_reference import Reference
-from tests.workers import Script, Threads
+from tests.workers import LIMIT_SECONDS, Script, Threads
 
 MODEL = "tiny"
 MAX_TOKENS = 12
@@ -46,7 +46,7 @@ def host(server: LiveServer) -> str:
 
 @pytest.fixture(scope="module")
 def client(host: str) -> Iterator[openai.OpenAI]:
-    with httpx2.Client(trust_env=False) as http:
+    with httpx2.Client(trust_env=False, timeout=LIMIT_SECONDS) as http:
         yield openai.OpenAI(api_key="none", base_url=f"{host}/v1", http_client=http, max_retries=0)
 
 
@@ -58,7 +58,9 @@ def base(request: pytest.FixtureRequest, host: str) -> str:
 @pytest.fixture
 def hub() -> Iterator[type[InferenceClient]]:
     """Hugging Face's client; it takes its connection from a factory."""
-    huggingface_hub.set_client_factory(lambda: httpx2.Client(trust_env=False))
+    huggingface_hub.set_client_factory(
+        lambda: httpx2.Client(trust_env=False, timeout=LIMIT_SECONDS)
+    )
     yield InferenceClient
     huggingface_hub.set_client_factory(default_client_factory)
 
@@ -198,7 +200,9 @@ def test_command_writes_the_vectors_of_embed(host: str, tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         assert "4 lines; 1 of them were too long" in result.output
         body = {"inputs": texts, "normalize": normalize}
-        expected = httpx2.post(f"{host}/embed", json=body, trust_env=False).json()
+        expected = httpx2.post(
+            f"{host}/embed", json=body, trust_env=False, timeout=LIMIT_SECONDS
+        ).json()
         assert_array_equal(np.load(output), np.array(expected, np.float32))
 
 

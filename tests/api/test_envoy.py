@@ -216,7 +216,7 @@ def test_large_body_gets_the_answer_of_the_server(behind: Behind, serve_live: Se
 def test_route_of_one_replica_is_refused(behind: Behind, method: str, path: str) -> None:
     (unused,) = free_ports(1)
     url = f"http://127.0.0.1:{behind(unused, num_healthy=0).port}{path}"
-    reply = httpx.request(method, url, trust_env=False)
+    reply = httpx.request(method, url, trust_env=False, timeout=LIMIT_SECONDS)
     assert (reply.status_code, reply.json()["error_type"]) == (404, "not_found")
 
 
@@ -229,7 +229,7 @@ def test_replica_that_reports_less_load_gets_more_requests(behind: Behind, tmp_p
     with replying(busy) as (first, seen), replying(idle) as (second, seen_idle):
         envoy = behind(first, second, config=at_once)
         url = f"http://127.0.0.1:{envoy.port}/languages"
-        with httpx.Client(trust_env=False) as client:
+        with httpx.Client(trust_env=False, timeout=LIMIT_SECONDS) as client:
 
             def is_shifted() -> bool:
                 before, before_idle = seen["/languages"], seen_idle["/languages"]

@@ -12,7 +12,7 @@ import pytest
 from service.errors import InvalidRequestError, NotFoundError
 from tests.api.conftest import Serve, ServeApart, shared
 from tests.api.servers import AnyServer, Server, assert_error
-from tests.workers import Script
+from tests.workers import LIMIT_SECONDS, Script
 
 ENTRIES = "cat\tfelino\nhouse\tmansão"
 ENPT = {"source_lang": "EN", "target_lang": "PT-BR", "entries": ENTRIES, "entries_format": "tsv"}
@@ -253,7 +253,9 @@ def test_processes_share_glossaries(serve_apart: ServeApart, tmp_path: Path) -> 
     server = serve_apart(state=str(tmp_path))
     glossary = create(server)["glossary_id"]
     for _ in range(8):  # the connections of a client reach both processes
-        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as client:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{server.port}", trust_env=False, timeout=LIMIT_SECONDS
+        ) as client:
             body = {"q": "A cat.", "source": "en", "target": "pt", "glossary": glossary}
             assert client.post("/translate", json=body).json()["translatedText"] == "A felino."
 

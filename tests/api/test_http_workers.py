@@ -310,7 +310,7 @@ def test_http_workers_end_when_the_main_process_dies() -> None:
         url = server.url()
         until(lambda: len(server.children()) == 3)
         children = server.children()
-        with httpx.Client(trust_env=False) as client:
+        with httpx.Client(trust_env=False, timeout=LIMIT_SECONDS) as client:
             until(lambda: client.get(f"{url}/health/ready").status_code == 200)
         server.process.kill()
         until(lambda: not any(is_alive(pid) for pid in children))

@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from service.server import create_app
 from tests.api.servers import LiveServer, Server, make_settings
 from tests.embedding_reference import Reference
-from tests.workers import Script, Threads
+from tests.workers import LIMIT_SECONDS, Script, Threads
 
 NAME = "text-embedding-3-small"
 TEXTS = ["hello world a b c .", "a world un"]
@@ -44,7 +44,7 @@ def server(embedding_folder: str) -> Iterator[LiveServer]:
 @pytest.fixture
 def embeddings(server: LiveServer) -> Iterator[Callable[..., Any]]:
     langchain = pytest.importorskip("langchain_openai")  # its import takes a second
-    with httpx2.Client(trust_env=False) as http:
+    with httpx2.Client(trust_env=False, timeout=LIMIT_SECONDS) as http:
         yield partial(
             langchain.OpenAIEmbeddings,
             base_url=f"http://127.0.0.1:{server.port}/v1",

@@ -265,7 +265,7 @@ def test_client_of_openai_lists_and_deletes(
 ) -> None:
     server = serve_live(models=(english, portuguese), admin_key=KEY)
     url = f"http://127.0.0.1:{server.port}/v1"
-    with httpx2.Client(trust_env=False) as http:
+    with httpx2.Client(trust_env=False, timeout=LIMIT_SECONDS) as http:
         client = openai.OpenAI(api_key=KEY, base_url=url, http_client=http, max_retries=0)
         assert client.models.retrieve("pt-en").id == "pt-en"
         assert client.models.delete("pt-en").deleted

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import tree
 from benchmarks.ray_cluster import BASE
 from tests.ports import free_ports
-from tests.workers import until
+from tests.workers import LIMIT_SECONDS, until
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'regard[ray]'")
 serve = pytest.importorskip("ray.serve", reason="Ray Serve is not installed")
@@ -72,8 +72,13 @@ def test_replica_serves_when_its_models_are_loaded_and_drains_when_it_is_deleted
 ) -> None:
     deploy()
     # The first request arrives as soon as Ray Serve calls the replica ready.
-    assert httpx.get(f"{address}/health/ready").status_code == 200
-    reply = httpx.post(f"{address}/translate", json=SENTENCE, headers={"X-Request-Id": "mine"})
+    assert httpx.get(f"{address}/health/ready", timeout=LIMIT_SECONDS).status_code == 200
+    reply = httpx.post(
+        f"{address}/translate",
+        json=SENTENCE,
+        headers={"X-Request-Id": "mine"},
+        timeout=LIMIT_SECONDS,
+    )
     assert reply.json() == {"translatedText": "O tempo é bom hoje."}
     assert reply.headers["x-request-id"] == "mine"
     assert len(named(WORKER)) == 1  # a worker for each core of the replica, not of the machine

@@ -11,6 +11,7 @@ from service.errors import ForbiddenError, MisdirectedError
 from service.settings import Settings
 from tests.api.conftest import Serve, ServeLive
 from tests.api.servers import Server, assert_error, translation
+from tests.workers import LIMIT_SECONDS
 
 HELLO = translation("Hello.")
 ORIGIN = "https://example.org"
@@ -23,7 +24,7 @@ PREFLIGHT = {
 def test_rebinding_request_is_refused(serve_live: ServeLive) -> None:
     """The name of another site points to this server, so only the header Host shows it."""
     url = f"http://127.0.0.1:{serve_live(allowed_hosts=()).port}"
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    with httpx.Client(base_url=url, trust_env=False, timeout=LIMIT_SECONDS) as client:
         for host in ("evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example"):
             for method, path in (("POST", "/translate"), ("GET", "/languages"), ("GET", "/")):
                 response = client.request(method, path, headers={"host": host}, json=HELLO)
@@ -75,7 +76,7 @@ def test_errors_of_a_wrong_host_have_the_shape_of_the_dialect(serve: Serve) -> N
 
 def test_page_of_another_origin_is_refused(serve_live: ServeLive) -> None:
     url = f"http://127.0.0.1:{serve_live().port}"
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    with httpx.Client(base_url=url, trust_env=False, timeout=LIMIT_SECONDS) as client:
         for headers in (
             {"origin": ORIGIN},
             {"origin": "null"},

@@ -13,7 +13,7 @@ from service.state import database
 from service.state.database import NOT_WRITABLE
 from tests.api.conftest import Serve, ServeApart
 from tests.api.servers import AnyServer, assert_error, translation
-from tests.workers import until
+from tests.workers import LIMIT_SECONDS, until
 
 PAIR = {"source_lang": "en", "target_lang": "pt"}
 GLOSSARY = {"name": "a", "entries": "cat\tgato", **PAIR}
@@ -122,7 +122,9 @@ def test_http_processes_share_the_new_file(serve_apart: ServeApart, tmp_path: Pa
     server = serve_apart(state=str(tmp_path), monthly_characters=40)
     statuses = []
     for _ in range(8):  # the connections of a client reach both processes
-        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as client:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{server.port}", trust_env=False, timeout=LIMIT_SECONDS
+        ) as client:
             statuses.append(client.post("/translate", json=translation("1234567890")).status_code)
     assert statuses == [200] * 4 + [403] * 4
     assert len([*tmp_path.glob("*.corrupt-*")]) == 1

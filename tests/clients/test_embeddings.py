@@ -6,6 +6,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.clients.conftest import RunClient
+from tests.workers import LIMIT_SECONDS
 
 TEXTS = ["A cat is sitting.", "The train is late."]
 
@@ -76,7 +77,9 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("client", SCRIPTS)
 def test_client_gets_the_vectors(run_client: RunClient, url: str, client: str) -> None:
-    expected = httpx.post(f"{url}/embed", json={"inputs": TEXTS}, trust_env=False).json()
+    expected = httpx.post(
+        f"{url}/embed", json={"inputs": TEXTS}, trust_env=False, timeout=LIMIT_SECONDS
+    ).json()
     reply = run_client(f"texts = {TEXTS!r}\n{SCRIPTS[client]}")
     assert reply
     for name, found in reply.items():

@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from tests.clients.conftest import RunClient
+from tests.workers import LIMIT_SECONDS
 
 QUERY = "where did the cat sit"
 TEXTS = ["the train is late .", "the cat sat on a mat .", "who runs home"]
@@ -81,7 +82,7 @@ SCRIPTS = {
 @pytest.mark.parametrize("client", SCRIPTS)
 def test_client_gets_the_scores(run_client: RunClient, url: str, client: str) -> None:
     body = {"query": QUERY, "texts": TEXTS}
-    ranks = httpx.post(f"{url}/rerank", json=body, trust_env=False).json()
+    ranks = httpx.post(f"{url}/rerank", json=body, trust_env=False, timeout=LIMIT_SECONDS).json()
     expected = [[rank["index"], rank["score"]] for rank in ranks]
     reply = run_client(f"query, texts = {QUERY!r}, {TEXTS!r}\n{SCRIPTS[client]}")
     assert reply
