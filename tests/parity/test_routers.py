@@ -191,6 +191,7 @@ OTHER = {"query": ["query_0_Dense"], "passage": ["document_0_Dense"]}
         ({"structure": OTHER | {"document": []}}, "routes query, passage, document, supported"),
         ({"structure": {"query": ["query_0_Dense"]}}, "the routes query, supported"),
         ({"structure": ["query"]}, "is not a router"),
+        ({"parameters": {"default_route": "x"}}, "default_route is 'x'"),
         ({"types": {}}, "is not a router"),
         ({"types": dict.fromkeys(("query_0_Dense", "document_0_Dense"), "x.Y")}, "module 2 is x.Y"),
     ],
@@ -199,6 +200,14 @@ def test_other_routers_are_refused(tmp_path: Path, changes: dict[str, Any], mess
     write_asym(tmp_path)
     change_json(tmp_path / "2_Router" / ROUTER, **changes)
     with pytest.raises(CheckpointError, match=message):
+        read(tmp_path, None)
+
+
+def test_router_of_a_cross_encoder_is_refused(tmp_path: Path) -> None:
+    write_asym(tmp_path)
+    own = {"model_type": "CrossEncoder"}
+    write_json(tmp_path / "config_sentence_transformers.json", own)
+    with pytest.raises(CheckpointError, match="cross-encoders with a router are not served"):
         read(tmp_path, None)
 
 

@@ -115,8 +115,7 @@ ROUTERS, ROUTER_CONFIG = ("Router", "Asym"), "router_config.json"
 FORMS = "query", "document"
 ASYM_ROUTES = {"doc": "document"}  # in older folders
 
-Modules = tuple[tuple[str, Path], ...]
-Listed = list[tuple[str, Path]]
+Modules = tuple[tuple[str, Path], ...]  # the class or the kind of each module, and its folder
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,7 @@ def _model_type(folder: Path) -> str:
 def read_folder(folder: Path) -> EmbeddingFiles:
     """Returns the one model in a folder, or refuses the folder with a CheckpointError."""
     listed = _listed_modules(folder)
-    alone = [("Transformer", folder)]
+    alone = (("Transformer", folder),)
     if listed is None or (is_cross_encoder(folder) and _kinds(listed) == alone):
         _check_encoder(folder)
         return _checked(EmbeddingFiles(_name_of(folder), folder, folder))
@@ -268,18 +267,19 @@ def is_cross_encoder(folder: Path) -> bool:
     return read_options_if_there(folder / PROMPTS).get("model_type") == "CrossEncoder"
 
 
-def _listed_modules(folder: Path) -> Listed | None:
+def _listed_modules(folder: Path) -> Modules | None:
     """Returns the class and the folder of each module; None without `modules.json`."""
     path = folder / MODULES
     if not path.is_file():
         return None
     try:
-        return [(str(each["type"]), _inside(folder, each["path"])) for each in read_json(path)]
+        modules = read_json(path)
+        return tuple((str(each["type"]), _inside(folder, each["path"])) for each in modules)
     except (TypeError, KeyError, ValueError) as error:
         raise CheckpointFormatError(f"{path} is not a list of modules: {error!r}") from error
 
 
-def _read_router(folder: Path, listed: Listed) -> dict[str, Listed]:
+def _read_router(folder: Path, listed: Modules) -> dict[str, Modules]:
     """Returns the modules for each form of a text, the default form first; {} without a Router.
 
     Source: sentence-transformers, base/modules/router.py; models/Asym.py up to version 4.
@@ -295,19 +295,22 @@ def _read_router(folder: Path, listed: Listed) -> dict[str, Listed]:
         own, types = options.get("parameters") or {}, options["types"]
         parts = {ASYM_ROUTES.get(route, route): ids for route, ids in options["structure"].items()}
         routes = {form: _route_of(form, own.get("route_mappings") or {}) for form in FORMS}
-        if {*parts} != {*routes.values()} or colbert.is_multi_vector(folder, PROMPTS):
-            reason = f"a router with the routes {', '.join(parts)}, supported: {', '.join(FORMS)}"
-            raise UnsupportedModelError(str(path), [reason])
         default = own.get("default_route") or next(iter(parts))
-        forms = sorted(FORMS, key=lambda form: routes[form] != ASYM_ROUTES.get(default, default))
-        return {
-            form: [
-                *before,
-                *((str(types[each]), _inside(place, each)) for each in parts[routes[form]]),
-                *after,
-            ]
-            for form in forms
+        default = ASYM_ROUTES.get(default, default)
+        reasons = []
+        if {*parts} != {*routes.values()}:
+            reasons.append(f"it has the routes {', '.join(parts)}, supported: {', '.join(FORMS)}")
+        elif default not in parts:
+            reasons.append(f"default_route is {default!r}, it must be a route")
+        if colbert.is_multi_vector(folder, PROMPTS) or is_cross_encoder(folder):
+            reasons.append("ColBERT models and cross-encoders with a router are not served")
+        if reasons:
+            raise UnsupportedModelError(str(path), reasons)
+        between = {
+            form: [(str(types[each]), _inside(place, each)) for each in parts[routes[form]]]
+            for form in sorted(FORMS, key=lambda form: routes[form] != default)
         }
+        return {form: (*before, *modules, *after) for form, modules in between.items()}
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise CheckpointFormatError(f"{path} is not a router: {error!r}") from error
 
@@ -317,7 +320,7 @@ def _route_of(form: str, mappings: Mapping[str, str]) -> str:
     return next((mappings[str(key)] for key in keys if str(key) in mappings), form)
 
 
-def _read_route(folder: Path, listed: Listed) -> EmbeddingFiles:
+def _read_route(folder: Path, listed: Modules) -> EmbeddingFiles:
     modules = _kinds(listed)
     kinds = [kind for kind, _ in modules]
     usual: tuple[str, ...] = ("Dense", "LayerNorm", "Normalize")
@@ -339,12 +342,12 @@ def _read_route(folder: Path, listed: Listed) -> EmbeddingFiles:
         reasons.append(f"it lists {len(listed)} modules, needed: Transformer, Pooling")
     if reasons:
         raise UnsupportedModelError(str(folder / MODULES), reasons)
-    (kind, encoder), *head = modules
-    return _checked(EmbeddingFiles(_name_of(folder), folder, encoder, tuple(head), kind))
+    kind, encoder = modules[0]
+    return _checked(EmbeddingFiles(_name_of(folder), folder, encoder, modules[1:], kind))
 
 
-def _kinds(listed: Listed) -> list[tuple[str, Path]]:
-    return [(_kind(name), place) for name, place in listed]
+def _kinds(listed: Modules) -> Modules:
+    return tuple((_kind(name), place) for name, place in listed)
 
 
 def _kind(name: str) -> str:

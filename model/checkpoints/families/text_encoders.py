@@ -6,7 +6,6 @@ Source of the heads: transformers, `*ForMaskedLM`; sentence-transformers, sparse
 """
 
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from model.errors import UnsupportedModelError
 
 FAMILIES: dict[str, Family] = {**bert.FAMILIES, **rotary.FAMILIES}
 
-EMBEDDERS = [*dict.fromkeys(chain.from_iterable(each.embedders for each in FAMILIES.values()))]
+EMBEDDERS = [*dict.fromkeys(name for each in FAMILIES.values() for name in each.embedders)]
 
 # Maps a `model_type` to the names of the head: linear layer, layer norm and bias.
 MASKED_BERT = "cls.predictions.transform"
