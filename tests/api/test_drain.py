@@ -169,8 +169,9 @@ def test_new_work_is_refused_while_an_admitted_request_finishes(
     assert not [pid for pid in workers if os.path.exists(f"/proc/{pid}")]
 
 
+@pytest.mark.slow
 @pytest.mark.checkpoint
-@pytest.mark.parametrize("http_workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("http_workers", ["1", "2"])
 def test_every_request_of_many_clients_that_got_in_has_its_answer(http_workers: str) -> None:
     body = json.dumps(translation("The weather is nice today.")).encode()
     request = (

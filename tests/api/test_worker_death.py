@@ -167,10 +167,9 @@ def test_worker_that_hangs_is_replaced_and_its_sentences_are_tried_once_more(
     assert server.sample("regard_engine_restarts_total") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.checkpoint
-@pytest.mark.parametrize(
-    "stop", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGSTOP])
 def test_process_that_ends_or_hangs_is_replaced_and_its_request_answered(
     stop: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -315,6 +315,7 @@ def named(document: dict[str, Any], name: str) -> dict[str, Any]:
     return dict(found)
 
 
+@pytest.mark.slow
 def test_document_follows_the_schema(document: dict[str, Any]) -> None:
     """A part is checked, because the check of all packages takes ten seconds."""
     kinds = ("machine-learning-model", "platform")
