@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.stack import EncoderDecoder
 from model.checkpoints.build import new_engine
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition
 from model.precision import Precision

@@ -1,8 +1,10 @@
 """Defines the inputs and outputs of an engine. Does not import torch."""
 
+import math
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from model.errors import InputError
 
@@ -93,3 +95,32 @@ def check_ids(
         raise InputError(
             f"the {name} has ids from {min(ids)} to {max(ids)}; the vocabulary has {vocab_size}"
         )
+
+
+Item = TypeVar("Item")
+
+
+def batches(
+    items: Iterable[Item],
+    lengths: Iterable[int],
+    max_tokens: int,
+    pads: bool = False,
+    max_ratio: float = math.inf,
+) -> Iterator[list[Item]]:
+    """Yields batches of items in the given order; only one item alone may exceed `max_tokens`.
+
+    With `pads`, each item of a batch counts as the longest, and the items are sorted from short to
+    long. `max_ratio` is the largest ratio of two lengths in a batch.
+    """
+    batch: list[Item] = []
+    tokens = shortest = 0
+    for item, length in zip(items, lengths, strict=True):
+        tokens = length * (len(batch) + 1) if pads else tokens + length
+        if batch and (tokens > max_tokens or length > max_ratio * shortest):
+            yield batch
+            batch, tokens = [], length
+        if not batch:
+            shortest = length
+        batch.append(item)
+    if batch:
+        yield batch

@@ -7,13 +7,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.stack import TextEncoder
+from model.architectures.stack import EncoderDecoder, TextEncoder
 from model.checkpoints.embedding import load_cross_encoder_model
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles
 from model.config import DecoderKind, ModelConfig
-from model.encoding.capture_pass import CapturePass, TextCapturePass
-from model.encoding.teacher_forced import TeacherForcedPass
+from model.encoding.capture_pass import CapturePass, TeacherForcedPass, TextCapturePass
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,

@@ -19,7 +19,7 @@ from model.config import (
     TextEncoderConfig,
 )
 from model.encoding.embedding import EmbeddingJob, EmbeddingModel
-from model.quantization.asymmetric import quantize
+from model.quantization.int8 import quantize
 
 SIZES: dict[str, Any] = {
     "d_model": 16,

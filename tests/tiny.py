@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from model.architectures.embedding import start_token
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import FixedShortlist, Shortlist
+from model.architectures.output import FixedShortlist, Shortlist
+from model.architectures.stack import Decoder, EncoderDecoder
 from model.backends.base import ModelRunner, Scores
-from model.backends.decoder_batch import StepBatch
+from model.backends.decoder_batch import DecodingCache, StepBatch
 from model.backends.encoder_batch import encode_padded, run_whole
 from model.backends.native.library import address, check, int32
 from model.backends.native.runner import NativeRunner
@@ -23,7 +23,6 @@ from model.checkpoints.weights import quantize_floats
 from model.config import DecoderKind, ModelConfig, NormPosition
 from model.engine.engine import Engine
 from model.layers.attention import attention_weights
-from model.layers.cache import DecodingCache
 from model.sequence import EngineLimits, Finished, Hypothesis, Sequence
 
 VOCAB_SIZE = 64
@@ -139,18 +138,24 @@ def forced_pass(
     """Returns the logits (B, T, V) that predict given targets (B, T).
 
     `source` has the ids (B, S): each row ends in EOS, then padding. `mask` (B, S) is True on
-    tokens.
+    tokens, and may leave some of them out.
     """
     (rows, width), length = source.shape, target.shape[1]
-    memory = encode_padded(model.encoder, source, mask)
+    tokens_first = mask.int().argsort(dim=1, descending=True, stable=True)
+    memory = encode_padded(model.encoder, source, mask).take_along_dim(tokens_first[..., None], 1)
     cache = DecodingCache(model.config, rows, width, length, model.device, model.dtype)
     all_rows = torch.arange(rows, device=model.device)
-    cache.fill_rows(all_rows, model.decoder.project_cross_kv(memory), mask)
+    cache.fill_rows(all_rows, model.decoder.project_cross_kv(memory), mask.sum(dim=1))
     hidden = []
     for tokens in torch.split(decoder_inputs(model, target), 1, dim=1):
         hidden.append(run_whole(StepBatch(model.decoder, cache, tokens, (length, width))))
-        cache.advance(rows)
-    return model.decoder.logits(torch.stack(hidden, dim=1))
+        cache.positions += 1
+    return all_logits(model.decoder, torch.stack(hidden, dim=1))
+
+
+def all_logits(decoder: Decoder, hidden: torch.Tensor) -> torch.Tensor:
+    ids = torch.arange(len(decoder.output_bias), device=hidden.device)
+    return decoder.logits_of(hidden.flatten(0, -2), ids).view(*hidden.shape[:-1], -1)
 
 
 @contextmanager
@@ -255,8 +260,8 @@ def native_scores(runner: NativeRunner, rows: list[int], source: list[int]) -> S
     ids = np.arange(size) if runner.shortlist is None else runner.shortlist.ids(source)
     wanted, logits = int32(rows), np.empty((len(rows), len(ids)), np.float32)
     places = address(wanted), address(logits)
-    check(runner.library.batch_logits(runner.batch, len(rows), *places, len(ids)))
-    return Scores.of_columns(torch.log_softmax(torch.from_numpy(logits), dim=-1), ids)
+    check(runner.library.batch_logits(runner.batch.handle, len(rows), *places, len(ids)))
+    return Scores(torch.log_softmax(torch.from_numpy(logits), dim=-1), ids)
 
 
 def forced_log_probs(
@@ -271,7 +276,8 @@ def forced_log_probs(
         runner.enter(0, [Sequence(0, source)])
         for step, token in enumerate(target):
             scores = next_scores(runner, source)
-            log_probs[step, scores.ids[0]] = scores.log_probs[0].numpy()
+            ids = np.broadcast_to(scores.ids, scores.log_probs.shape)
+            log_probs[step, ids[0]] = scores.log_probs[0].numpy()
             runner.set_tokens([0], [token])
         runner.leave(0, 1)
     return log_probs

@@ -10,7 +10,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from model.backends.cuda import triton_programs as programs
+from model.backends.cuda import triton_kernels as programs
 from model.backends.cuda.triton_kernels import BLOCK, PART
 
 CAPABILITIES = 80, 90  # Ampere and Hopper

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from benchmarks.sleeping.pace import Pace
-from model.architectures.shortlist import Ids
+from model.architectures.output import Ids
 from model.backends.base import Decoded, DecodeStep, ModelRunner, completed_step
 from model.config import ModelConfig
 from model.precision import Precision

@@ -1,1 +1,1 @@
-"""Whole networks made of layers: encoder, decoder, seq2seq, text encoder, output layer."""
+"""Whole networks made of layers: encoder, decoder, text encoder, output layer."""

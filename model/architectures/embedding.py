@@ -1,6 +1,5 @@
 """Implements embeddings of tokens and positions."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -8,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import ModelConfig, Sinusoids, TextEncoderConfig
-from model.layers.attention import new_norm
-from model.layers.row_kernels import PLAIN, RowKernels, scaled
+from model.layers.attention import PLAIN, RowKernels, new_norm, scaled
 from model.quantization.int8 import Int8Matrix, QuantizedMatrix
 
 
@@ -20,12 +18,6 @@ class TokenParts:
     token: Tensor  # (B, T, D)
     position: Tensor | None  # (B, T, D)
     embedded: Tensor  # (B, T, D), the sum, which some models normalise
-
-    def split(self, texts: Iterable[slice]) -> Iterator["TokenParts"]:
-        """Yields the parts of packed texts at these places."""
-        for text in texts:
-            position = None if self.position is None else self.position[:, text]
-            yield TokenParts(self.token[:, text], position, self.embedded[:, text])
 
 
 NO_TOKEN = -1

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.architectures.embedding import NO_TOKEN
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import AnyShortlist, Ids
+from model.architectures.output import AnyShortlist, Ids
+from model.architectures.stack import EncoderDecoder
 from model.inspection.captures.capture import Slices
 from model.sequence import BatchStats, Sequence
 
@@ -27,11 +27,7 @@ class Scores:
     """Log-probabilities of the next tokens, at least the 2k largest for each of k rows."""
 
     log_probs: Tensor  # (k, U)
-    ids: Ids  # (k, U)
-
-    @classmethod
-    def of_columns(cls, log_probs: Tensor, ids: Ids) -> "Scores":
-        return cls(log_probs, np.broadcast_to(ids, log_probs.shape))
+    ids: Ids  # (k, U), or (U) if all rows have the same ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +48,7 @@ class Continuations:
         sums = scores.log_probs.double().cpu() + torch.tensor(totals, dtype=torch.float64)[:, None]
         best = sums.flatten().topk(min(2 * rows, sums.numel()))
         parents, columns = np.divmod(best.indices.numpy(), width)
-        ids = scores.ids[parents, columns]
+        ids = np.broadcast_to(scores.ids, (rows, width))[parents, columns]
         return cls(best.values.tolist(), parents.tolist(), ids.tolist())
 
 

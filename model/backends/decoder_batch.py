@@ -11,14 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from model.architectures.seq2seq import Decoder
+from model.architectures.stack import Decoder
 from model.backends.encoder_batch import LayerBatch, PackedBatch, put
+from model.config import DecoderKind, ModelConfig
 from model.inspection.captures.capture import LayerRest
 from model.inspection.query import AttentionKind, Knockout
-from model.layers.attention import Bias, RowLengths
-from model.layers.cache import DecodingCache
-from model.layers.row_kernels import PLAIN, RowKernels
-from model.layers.sublayers import SSRU, Residual, join
+from model.layers.attention import PLAIN, Bias, RowKernels, RowLengths
+from model.layers.block import SSRU, Residual
 
 
 class TargetBatch(PackedBatch):
@@ -51,9 +50,9 @@ class TargetBatch(PackedBatch):
             return super().rest(sublayer, text)
 
         def finish(x: Tensor) -> Tensor:
-            heads = block.project_cross(x[None], memory)
-            y = block.cross_residual.after(x[None], block.cross_attention(heads, None))
-            return block.add_feed_forward(y)[0]
+            module, residual = block.attention(is_cross=True)
+            heads = module.project(residual.before(x[None]), memory)
+            return block.add_feed_forward(residual.after(x[None], module(heads, None)))[0]
 
         return LayerRest(block.mixer_residual, None, finish)
 
@@ -95,6 +94,71 @@ class TargetBatch(PackedBatch):
             self.x = block.mixer_residual.after(self.x, y)
 
 
+class DecodingCache:
+    """The decoding state of all rows, for every decoder layer, in tensors that are allocated once.
+
+    The `max_target_tokens` target positions (L) take memory only in a self-attention decoder.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        max_rows: int,
+        max_source_tokens: int,
+        max_target_tokens: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(config.decoder_layers, *shape, device=device, dtype=dtype)
+
+        is_ssru = config.decoder is DecoderKind.SSRU
+        heads, head_dim = config.num_heads, config.head_dim
+        attended = (heads, max_target_tokens, head_dim)
+        self.memory_key = zeros(max_rows, heads, max_source_tokens, head_dim)
+        self.memory_value = zeros(max_rows, heads, max_source_tokens, head_dim)
+        self.memory_lengths = torch.zeros(max_rows, dtype=torch.long, device=device)
+        self.cell = zeros(max_rows if is_ssru else 0, config.d_model)
+        self.self_key = zeros(0 if is_ssru else max_rows, *attended)
+        self.self_value = zeros(0 if is_ssru else max_rows, *attended)
+        self.positions = torch.zeros(max_rows, dtype=torch.long, device=device)
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in vars(self).values())
+
+    def clear(self) -> None:
+        for tensor in vars(self).values():
+            tensor.zero_()
+
+    def fill_rows(self, rows: Tensor, memory: list[tuple[Tensor, Tensor]], lengths: Tensor) -> None:
+        """Starts a new sentence in each of these rows (B).
+
+        `memory` has the cross-attention keys and values (B, H, S, K) of each layer. `lengths` is
+        the number of keys of each row (B); the others are padding.
+        """
+        for layer, (key, value) in enumerate(memory):
+            self.memory_key[layer, rows, :, : key.shape[2]] = key
+            self.memory_value[layer, rows, :, : key.shape[2]] = value
+        self.memory_lengths[rows] = lengths
+        # `index_fill_` works on the device. Assigning a number to indexed rows would copy the
+        # number from the host each time.
+        if self.cell.shape[1]:
+            self.cell.index_fill_(1, rows, 0.0)
+        self.positions.index_fill_(0, rows, 0)
+
+    def copy_rows(self, source: Tensor, target: Tensor, is_same_source: bool) -> None:
+        """Copies rows (`ModelRunner.copy`); with `is_same_source` not their cross-attention."""
+        tensors = [self.cell, self.self_key, self.self_value]
+        if not is_same_source:
+            tensors += [self.memory_key, self.memory_value]
+            self.memory_lengths[target] = self.memory_lengths[source]
+        for tensor in tensors:
+            if tensor.shape[1]:
+                tensor[:, target] = tensor[:, source]
+        self.positions[target] = self.positions[source]
+
+
 class StepBatch(LayerBatch):
     """The present token (B, 1) of each of the first rows of a cache.
 
@@ -122,20 +186,26 @@ class StepBatch(LayerBatch):
         self.inner = self.layers[0].mixer_residual.before(self.x)  # input of the next part
         norms = [block.mixer_residual.norm for block in self.layers]
         self.next_norms = [*norms[1:], decoder.norm]
+        own, source = cache.positions[:rows] + 1, cache.memory_lengths[:rows]
         self.biases: tuple[Bias | None, Bias]
         if kernels is not None:
-            own = RowLengths(cache.positions[:rows] + 1, kernels)
-            self.biases = own, RowLengths(cache.memory_lengths[:rows], kernels)
+            self.biases = RowLengths(own, kernels), RowLengths(source, kernels)
+        elif decoder.relative_bias is not None:
+            self.biases = self._relative_bias(decoder), self._bias(source, source_width)
         else:
-            bias = None if cache.cell.shape[1] else self._target_bias(decoder)
-            self.biases = bias, cache.memory_bias[:rows, :, :, :source_width]
+            bias = None if cache.cell.shape[1] else self._bias(own, target_width)
+            self.biases = bias, self._bias(source, source_width)
 
-    def _target_bias(self, decoder: Decoder) -> Tensor:
-        """Returns the bias (B, 1, 1, L), or (B, H, 1, L) with relative positions."""
+    def _bias(self, lengths: Tensor, width: int) -> Tensor:
+        """Returns the bias (B, 1, 1, `width`). A free row attends to one key, if it has none."""
+        keys = torch.arange(width, device=lengths.device)
+        is_padding = keys >= lengths.clamp_min(1)[:, None, None, None]
+        bias: Tensor = self.x.new_zeros(is_padding.shape).masked_fill_(is_padding, float("-inf"))
+        return bias
+
+    def _relative_bias(self, decoder: Decoder) -> Tensor:
+        """Returns the bias (B, H, 1, L), which is causal."""
         keys = torch.arange(self.widths[0], device=self.x.device)
-        if decoder.relative_bias is None:
-            bias = self.cache.memory_bias.new_zeros(self.num_tokens, 1, 1, self.widths[0])
-            return bias.masked_fill_(keys > self.positions[:, None, :, None], float("-inf"))
         (table, *_) = decoder.biases(self.widths[0])
         assert table is not None
         columns = keys - self.positions[:, :, None] + self.widths[0] - 1  # (B, 1, L)
@@ -180,7 +250,11 @@ class StepBatch(LayerBatch):
         self._add(y, block.feed_forward_residual, self.next_norms[layer])
 
     def _add(self, y: Tensor, residual: Residual, next_norm: nn.Module) -> None:
-        self.x, self.inner = join(self.x, y, residual, next_norm, self.kernels)
+        if residual.output_norm is not None:
+            y = residual.output_norm(y)
+        norm = next_norm if residual.is_pre else residual.norm
+        total, self.inner = self.kernels.add_norm(self.x, y, norm)
+        self.x = total if residual.is_pre else self.inner
 
     def read(self) -> Tensor:
         return self.inner[:, 0]

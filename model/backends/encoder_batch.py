@@ -11,11 +11,11 @@ from itertools import accumulate, chain, groupby
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from model.architectures.embedding import TokenParts
 from model.architectures.stack import Stack
-from model.backends.cuda.staging import upload
 from model.inspection.captures.capture import AttentionSite, LayerRest, ProjectedHeads, Slices
 from model.inspection.query import AttentionKind, Knockout, SiteKnockout
 from model.layers.attention import (
@@ -25,8 +25,25 @@ from model.layers.attention import (
     attention_weights,
     mask_bias,
 )
+from model.layers.block import Residual
 from model.layers.positions import bias_rows
-from model.layers.sublayers import Residual
+
+
+class SlicedPass(ABC):
+    def __init__(self) -> None:
+        self.slices = self.compute()
+
+    @abstractmethod
+    def compute(self) -> Slices[None]:
+        """Runs the whole pass, and yields between its slices."""
+
+    @torch.inference_mode()
+    def advance(self) -> bool:
+        """Computes the next slice; returns False if no slice was left."""
+        for _ in self.slices:
+            return True
+        return False
+
 
 Observe = Callable[[int], Slices[None]]
 """Observes the queries, keys and values of a sublayer, given its number."""
@@ -128,8 +145,7 @@ TOKEN_MULTIPLE = 4
 """Packed batches are padded to a multiple of this number of tokens.
 
 On a CPU a row of a matrix product then has the same bits in every batch. Without the padding,
-other kernels would compute the rows after the last multiple of 4 in some batches. With two threads,
-this happened in batches of 5, 6, 7, 9, 10 and 11 rows.
+other kernels would compute the rows after the last multiple of 4 in some batches.
 """
 
 
@@ -184,21 +200,24 @@ class PackedBatch(LayerBatch):
         self.x = self._parts().embedded  # (1, N, D)
         self.biases = stack.biases(self.longest)
         self.bias: Tensor | None = None  # by distance, of the current sublayer
-        self.relative: Heads | None = None  # heads of the vectors of distances
+        self.relative: Heads  # of the vectors of distances, if there are any
         self.heads: Heads  # of the current sublayer
 
     def _parts(self) -> TokenParts:
         return self.stack.embedding.parts(self.tokens, self.positions, self.longest - 1)
 
     def embedded(self) -> Iterator[TokenParts]:
-        return self._parts().split(self.segments)
+        parts = self._parts()
+        for text in self.segments:
+            position = None if parts.position is None else parts.position[:, text]
+            yield TokenParts(parts.token[:, text], position, parts.embedded[:, text])
 
     def project(self, sublayer: int, first: int, count: int) -> None:
         chosen, layer = slice(first, first + count), sublayer // self.sublayers
         parts = self.layers[layer].project(self.x[:, chosen], self.positions[:, chosen])
         self.bias = self.biases[layer]
-        if not first:
-            self.relative = self.stack.relative_heads(layer)
+        if self.stack.relative_vectors is not None and not first:
+            self.relative = self.stack.relative_vectors.project(self.attention(sublayer)[0])
         # Each layer gets new tensors, because a capture may keep those of an earlier layer.
         wholes = self.heads if first else (None, None, None)
         query, key, value = (
@@ -257,7 +276,7 @@ class PackedBatch(LayerBatch):
     def _bias(self, query: Tensor, key: Tensor, first: int, end: int) -> Tensor | None:
         """Returns the bias of the tokens `first` to `end` - 1 of texts with these heads."""
         vectors = self.stack.relative_vectors
-        if vectors is not None and self.relative is not None:
+        if vectors is not None:
             # All tokens at once: the bits of a few rows of a product could be others.
             return vectors.bias(self.relative, query, key)[:, :, first:end]
         return None if self.bias is None else bias_rows(self.bias, first, end, key.shape[2])
@@ -267,7 +286,9 @@ class PackedBatch(LayerBatch):
         site = self.site(sublayer)
         for group in self.groups:
             if group.texts > 1 and first <= group.first and group.end <= end:
-                yield self._attend_group(group)
+                query, key, value = (unpack(heads, group) for heads in self.heads)
+                bias = self._bias(query, key, 0, group.length)
+                yield pack(attention(query, key, value, bias))
                 continue
             for number in range(group.number, group.number + group.texts):
                 own, knockout = self.segments[number], self.knockouts[number]
@@ -276,10 +297,6 @@ class PackedBatch(LayerBatch):
                     off = None if knockout is None else knockout.at(site.kind, site.layer)
                     yield self._attend_rows(number, rows, off)
 
-    def _attend_group(self, group: Group) -> Tensor:
-        query, key, value = (unpack(heads, group) for heads in self.heads)
-        return pack(attention(query, key, value, self._bias(query, key, 0, group.length)))
-
     def _attend_rows(self, text: int, rows: slice, off: SiteKnockout | None) -> Tensor:
         own, keys = self.segments[text], self.attended[text]
         first, end = rows.start - own.start, rows.stop - own.start
@@ -287,6 +304,17 @@ class PackedBatch(LayerBatch):
         heads = query[:, :, rows], key[:, :, keys], value[:, :, keys]
         bias = self._bias(query[:, :, own], heads[1], first, end)
         return attend_without(off, *heads, bias, first)
+
+
+def upload(numbers: list[int] | NDArray[np.int64], device: torch.device) -> Tensor:
+    """Returns the integers as a tensor on the device.
+
+    PyTorch reuses pinned memory only after its copy, so the pinned tensor may be freed before.
+    """
+    tensor = torch.as_tensor(numbers)
+    if device.type == "cpu":
+        return tensor
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def segments(lengths: Sequence[int]) -> list[slice]:
@@ -399,8 +427,13 @@ def kept_edges(off: SiteKnockout, query: Tensor, num_keys: int, first: int) -> T
 WIDTH_MULTIPLE = 8
 """Texts are padded to a multiple of this number of tokens.
 
-With a mask, PyTorch's fused attention needs lengths that are multiples of 8.
+With a mask, PyTorch's fused attention needs lengths that are multiples of 8. Fewer shapes, and the
+same bits of a text in any batch, are other reasons.
 """
+
+
+def round_up(tokens: int) -> int:
+    return -(-tokens // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
 
 
 class PaddedBatch(LayerBatch):
@@ -473,10 +506,13 @@ def begin_batch(
 
 
 def padded_batch(
-    encoder: Stack, sequences: Sequence[list[int]], visible: Sequence[int] = ()
+    encoder: Stack,
+    sequences: Sequence[list[int]],
+    visible: Sequence[int] = (),
+    min_width: int = 0,
 ) -> PaddedBatch:
     lengths = [len(ids) for ids in sequences]
-    width = -(-max(lengths) // WIDTH_MULTIPLE) * WIDTH_MULTIPLE
+    width = max(min_width, round_up(max(lengths)))
     numbers = np.zeros((len(sequences), width + 1), np.int64)
     numbers[:, width] = lengths
     is_token = np.arange(width) < numbers[:, width:]

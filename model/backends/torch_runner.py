@@ -1,5 +1,6 @@
 """Implements the runner that serves every model and device, in plain PyTorch."""
 
+from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 
 import numpy as np
@@ -7,9 +8,15 @@ import torch
 from torch import Tensor
 
 from model.architectures.embedding import NO_TOKEN, start_token
-from model.architectures.output import FullOutput, ShortlistOutput, force_first
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import AnyShortlist, Ids, Shortlist
+from model.architectures.output import (
+    AnyShortlist,
+    FullOutput,
+    Ids,
+    Shortlist,
+    ShortlistOutput,
+    force_first,
+)
+from model.architectures.stack import EncoderDecoder
 from model.backends.base import (
     Decoded,
     DecodeStep,
@@ -18,26 +25,18 @@ from model.backends.base import (
     completed_step,
     first_token,
 )
-from model.backends.decoder_batch import StepBatch
-from model.backends.encoder_batch import encode_padded, run_whole
-from model.layers.cache import DecodingCache
-from model.sequence import BatchStats, EngineLimits, Sequence
+from model.backends.decoder_batch import DecodingCache, StepBatch
+from model.backends.encoder_batch import padded_batch, round_up, run_whole
+from model.sequence import BatchStats, EngineLimits, Sequence, batches
 
 MIN_WIDTH = 32
 """Smallest padded length of a source or target, in tokens. For fewer keys, attention kernels sum
-in another order. In float32, the bits of a sentence's result would then depend on the padding of
-its batch."""
+in another order (docs/decisions.md, "Same text, same answer")."""
 
-WIDTH_MULTIPLE = 8
-"""Padded lengths are multiples of this number, for the reason given for `MIN_WIDTH`, and to keep
-the number of different shapes small."""
-
-MAX_SPREAD = 1.25
-"""Largest ratio of two padded lengths among the sources that are encoded together."""
+MAX_SPREAD = 1.25  # largest ratio of two padded lengths of sources that are encoded together
 
 MIN_ROWS = 4
-"""Smallest number of rows in a decode step. For fewer rows, CPU matrix products use kernels that
-sum in another order. A sentence that is decoded alone would then get other bits than in a batch."""
+"""Smallest number of rows in a decode step. Products of fewer rows also have another order."""
 
 
 class TorchRunner(ModelRunner):
@@ -46,20 +45,12 @@ class TorchRunner(ModelRunner):
     def __init__(
         self, model: EncoderDecoder, limits: EngineLimits, shortlist: AnyShortlist | None = None
     ) -> None:
-        self.model = model
-        self.config = model.config
-        self.limits = limits
-        self.shortlist = shortlist
-        self.max_source_width = round_up(limits.max_source_tokens)
-        self.max_target_width = round_up(self.config.max_target_tokens(limits.max_source_tokens))
-        self.cache = DecodingCache(
-            self.config,
-            max(limits.max_rows, MIN_ROWS),
-            self.max_source_width,
-            self.max_target_width,
-            model.device,
-            model.dtype,
-        )
+        self.model, self.limits, self.shortlist = model, limits, shortlist
+        self.config = config = model.config
+        rows, source = max(limits.max_rows, MIN_ROWS), limits.max_source_tokens
+        self.max_target_width = padded(config.max_target_tokens(source))
+        widths = padded(source), self.max_target_width
+        self.cache = DecodingCache(config, rows, *widths, model.device, model.dtype)
         self.clear()
 
     def clear(self) -> None:
@@ -79,44 +70,29 @@ class TorchRunner(ModelRunner):
         self.widths = np.zeros(rows, np.int64)
         self.lengths = np.zeros(rows, np.int64)
 
-    def groups(self, sequences: SequenceOf[Sequence]) -> list[list[Sequence]]:
-        groups: list[list[Sequence]] = []
-        for sequence in sequences:
-            width = round_up(len(sequence.source))
-            group = groups[-1] if groups else []
-            fits = (len(group) + 1) * width <= self.limits.max_batch_tokens
-            if group and fits and width <= MAX_SPREAD * round_up(len(group[0].source)):
-                group.append(sequence)
-            else:
-                groups.append([sequence])
-        return groups
+    def groups(self, sequences: SequenceOf[Sequence]) -> Iterator[list[Sequence]]:
+        widths = [padded(len(sequence.source)) for sequence in sequences]
+        limit = self.limits.max_batch_tokens
+        return batches(sequences, widths, limit, pads=True, max_ratio=MAX_SPREAD)
 
     def encode(self, row: int, group: list[Sequence]) -> BatchStats:
-        lengths = torch.tensor([len(sequence.source) for sequence in group])
-        width = round_up(int(lengths.max()))
-        source = torch.full((len(group), width), self.config.eos_id)
-        for index, sequence in enumerate(group):
-            source[index, : len(sequence.source)] = torch.tensor(sequence.source)
-        device = self.model.device
-        mask = (torch.arange(width) < lengths[:, None]).to(device)  # (B, S)
-        memory = encode_padded(self.model.encoder, source.to(device), mask)
+        sources = [sequence.source for sequence in group]
+        batch = padded_batch(self.model.encoder, sources, min_width=MIN_WIDTH)
+        memory = run_whole(batch).view(len(group), -1, self.config.d_model)  # (B, S, D)
         projected = self.model.decoder.project_cross_kv(memory)
         copies = [i for i, sequence in enumerate(group) for _ in range(sequence.options.beam_size)]
         if len(copies) > len(group):
             projected = [(key[copies], value[copies]) for key, value in projected]
-            mask = mask[copies]
-        rows = list(range(row, row + len(copies)))
-        for place, index in zip(rows, copies, strict=True):
-            self.output.enter(place, group[index].source)
+        end, device = row + len(copies), self.model.device
+        for place, index in zip(range(row, end), copies, strict=True):
+            self.output.enter(place, sources[index])
             self.first_ids[place] = first_token(group[index])
-        self.tokens[rows], self.widths[rows], self.lengths[rows] = (
-            start_token(self.config),
-            width,
-            0,
-        )
-        self.cache.fill_rows(torch.tensor(rows, device=device), projected, mask)
-        tokens = int(lengths.sum())
-        return BatchStats("encode", len(group), tokens, len(group) * width - tokens)
+        self.tokens[row:end], self.lengths[row:end] = start_token(self.config), 0
+        self.widths[row:end] = memory.shape[1]
+        lengths = torch.tensor([len(sources[index]) for index in copies], device=device)
+        self.cache.fill_rows(torch.arange(row, end, device=device), projected, lengths)
+        tokens = sum(batch.lengths)
+        return BatchStats("encode", len(group), tokens, batch.num_tokens - tokens)
 
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
@@ -125,15 +101,13 @@ class TorchRunner(ModelRunner):
         best = self.output.token_ids(argmax(logits))
         self.tokens[:rows] = best
         ids = self.output.token_ids(np.arange(logits.shape[1])) if scored else best
-        scores = [
-            Scores.of_columns(torch.log_softmax(logits[group], dim=-1), ids) for group in scored
-        ]
+        scores = [Scores(torch.log_softmax(logits[group], dim=-1), ids) for group in scored]
         return completed_step(Decoded(best[:, None], scores, computed_rows=max(rows, MIN_ROWS)))
 
     def _logits(self, live: int) -> Tensor:
         rows = max(live, MIN_ROWS)
         last = int(self.lengths[:live].max())
-        target_width = min(round_up(last + 1), self.max_target_width)
+        target_width = min(padded(last + 1), self.max_target_width)
         widths = target_width, int(self.widths[:live].max())
         tokens = torch.from_numpy(self.tokens[:rows, None]).to(self.model.device)  # (B, 1)
         hidden = run_whole(StepBatch(self.model.decoder, self.cache, tokens, widths))
@@ -141,7 +115,7 @@ class TorchRunner(ModelRunner):
         if self.config.forces_first:
             first_ids = torch.from_numpy(self.first_ids[:live]).to(logits.device)
             force_first(logits, self.cache.positions[:live], first_ids)
-        self.cache.advance(live)
+        self.cache.positions[:live].add_(1)
         self.lengths[:live] += 1
         return logits
 
@@ -164,13 +138,12 @@ class TorchRunner(ModelRunner):
             self.output.leave(row)
 
 
-def round_up(tokens: int) -> int:
-    return max(MIN_WIDTH, -(-tokens // WIDTH_MULTIPLE) * WIDTH_MULTIPLE)
+def padded(tokens: int) -> int:
+    return max(MIN_WIDTH, round_up(tokens))
 
 
-def argmax(logits: Tensor) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def argmax(logits: Tensor) -> Ids:
     """Returns the best column of each row; on a CPU by numpy, whose argmax is vectorised."""
     if logits.device.type == "cpu":
-        best: np.ndarray[tuple[int], np.dtype[np.int64]] = logits.numpy().argmax(axis=-1)
-        return best
+        return np.asarray(logits.numpy().argmax(axis=-1))
     return logits.argmax(dim=-1).cpu().numpy()

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import AnyShortlist, FixedShortlist, Shortlist
+from model.architectures.output import AnyShortlist, FixedShortlist, Shortlist
+from model.architectures.stack import EncoderDecoder
 from model.backends.cuda.runner import CudaRunner, fitting_rows
 from model.backends.native.library import can_serve, select_native_precision
 from model.backends.native.runner import NativeRunner
@@ -36,7 +36,7 @@ from model.checkpoints.weights import (
     quantize_floats,
 )
 from model.config import ModelConfig
-from model.encoding.teacher_forced import TeacherForcedPass
+from model.encoding.capture_pass import TeacherForcedPass
 from model.engine.engine import Engine
 from model.errors import UnsupportedModelError
 from model.inspection.query import AttentionJob, ProbabilityQuery

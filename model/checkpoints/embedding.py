@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.backends.native.library import can_serve, is_supported, select_native_precision
-from model.backends.native.text_runner import NativeTextEncoder
+from model.backends.native.runner import NativeTextEncoder
 from model.checkpoints.families.cross_encoders import (
     HEADS,
     CrossEncoderConfig,
@@ -43,7 +43,7 @@ from model.encoding.embedding import (
     on_device,
 )
 from model.precision import Precision, select_precision
-from model.quantization.asymmetric import Replaced, quantize, restore
+from model.quantization.int8 import Replaced, quantize, restore
 
 NOTHING = re.compile(r"(?!)")
 TOKENS = "embeddings.word_embeddings.weight"

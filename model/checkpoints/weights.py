@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from model.architectures.embedding import Embedding
-from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.stack import EncoderDecoder
 from model.checkpoints.families.encoder_family import Family
 from model.checkpoints.formats.files import Arrays, Integers
 from model.config import ModelConfig

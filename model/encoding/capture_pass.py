@@ -1,125 +1,75 @@
-"""Runs forward passes in slices, and captures attention from them.
+"""Answers attention queries by forward passes over given texts and translations, in slices.
 
-A slice is a part of a pass, such as half a layer of a batch. Between two slices a worker can do
-other work. A fused kernel computes the hidden states, and does not return the attention weights.
-The weights of the requested layers and heads are therefore computed separately, from the same
-queries and keys.
+A fused kernel computes the hidden states, and does not return the attention weights. The weights of
+the requested layers and heads are therefore computed separately, from the same queries and keys.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import add
-from typing import TypeVar
+from inspect import GEN_CLOSED, getgeneratorstate
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from model.architectures.embedding import TokenParts
-from model.architectures.stack import Stack, TextEncoder
-from model.backends.encoder_batch import HiddenTexts, PackedBatch, run_layers
-from model.config import TextEncoderConfig
+from model.architectures.embedding import start_token
+from model.architectures.output import AnyShortlist, Ids
+from model.architectures.stack import EncoderDecoder, Stack, TextEncoder
+from model.backends.base import ForcedDecoder
+from model.backends.decoder_batch import TargetBatch
+from model.backends.encoder_batch import HiddenTexts, PackedBatch, SlicedPass, run_layers
 from model.errors import AttentionQueryError
-from model.inspection.captures.capture import AttentionSite, Capture, ProjectedHeads, Result, Slices
+from model.inspection.captures.capture import Capture, DecoderOutput, Result, Slices
 from model.inspection.captures.factory import ScoreCapture, new_captures
-from model.inspection.query import AttentionJob, AttentionKind, listed
-from model.sequence import check_ids
+from model.inspection.query import AttentionJob, AttentionKind, check_job, listed
+from model.sequence import batches, check_ids
 
-Job = TypeVar("Job")
-
-
-class SlicedPass(ABC):
-    def __init__(self) -> None:
-        self.slices = self.compute()
-        self.is_done = False
-
-    @abstractmethod
-    def compute(self) -> Slices[None]:
-        """Runs the whole pass, and yields between its slices."""
-
-    @torch.inference_mode()
-    def advance(self) -> bool:
-        """Returns False if the pass has ended."""
-        for _ in self.slices:
-            return True
-        self.is_done = True
-        return False
+SLICE_TOKENS = 128  # default for the approximate number of tokens in a slice
 
 
-def batches(
-    jobs: Iterable[Job],
-    lengths: Callable[[Job], tuple[int, ...]],
-    max_tokens: int,
-    pads: bool = False,
-) -> Iterator[list[Job]]:
-    """Yields batches of jobs in the given order.
-
-    `lengths` returns one or more lengths of a job in tokens, such as those of source and target.
-    The lengths of each kind add up to at most `max_tokens` in a batch of more than one job. With
-    `pads`, all jobs of a batch count as its longest job. They must be sorted from short to long.
-    """
-    batch: list[Job] = []
-    totals: tuple[int, ...] = ()
-    for job in jobs:
-        sizes = grown = lengths(job)
-        if batch and pads:
-            grown = tuple(size * (len(batch) + 1) for size in sizes)
-        elif batch:
-            grown = tuple(map(add, totals, sizes))
-        if batch and max(grown) > max_tokens:
-            yield batch
-            batch, grown = [], sizes
-        batch.append(job)
-        totals = grown
-    if batch:
-        yield batch
-
-
-SLICE_TOKENS = 128
-"""Default for the approximate number of tokens in a slice."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, frozen=True, slots=True)
 class CapturedJob:
     job: AttentionJob
     captures: list[Capture]
-
-    @property
-    def lengths(self) -> tuple[int, int]:
-        return len(self.job.source), len(self.job.target)
-
-    def layers(self, kind: AttentionKind) -> set[int]:
-        return {layer for capture in self.captures for layer in capture.layers(kind)}
-
-    @property
-    def needs_embedding(self) -> bool:
-        return any(capture.needs_embedding for capture in self.captures)
-
-    def show_embedding(self, kind: AttentionKind, parts: TokenParts) -> None:
-        for capture in self.captures:
-            if capture.needs_embedding:
-                capture.observe_embedding(kind, parts)
 
 
 class CapturePass(SlicedPass):
     """Answers the attention queries of some jobs; each call of `advance` computes one slice."""
 
-    def __init__(
-        self, jobs: Iterable[AttentionJob], device: torch.device, slice_tokens: int
-    ) -> None:
-        self.slice_tokens = slice_tokens
-        self.captured = [CapturedJob(job, new_captures(job, device, slice_tokens)) for job in jobs]
+    def __init__(self, encoder: Stack, jobs: Iterable[AttentionJob], slice_tokens: int) -> None:
+        self.encoder, self.slice_tokens = encoder, slice_tokens
+        self.captured = [
+            CapturedJob(job, new_captures(job, encoder.device, slice_tokens)) for job in jobs
+        ]
         super().__init__()
+
+    def compute(self) -> Slices[None]:
+        """Computes jobs that need only the encoder apart from jobs that need the decoder.
+
+        The jobs are sorted, because attention is faster if texts of equal length are adjacent.
+        """
+        for needs_target in (True, False):
+            chosen = [each for each in self.captured if each.job.needs_target is needs_target]
+            chosen.sort(key=lambda each: len(each.job.source))
+            lengths = [max(len(each.job.source), len(each.job.target)) for each in chosen]
+            for batch in batches(chosen, lengths, self.slice_tokens):
+                yield from self.run(batch)
+
+    @abstractmethod
+    def run(self, batch: list[CapturedJob]) -> Slices[None]: ...
 
     @torch.inference_mode()
     def results(self) -> list[list[Result]]:
-        assert self.is_done
+        """Returns the results of each job's queries, after the last slice."""
+        assert getgeneratorstate(self.slices) == GEN_CLOSED
         return [[capture.result() for capture in each.captures] for each in self.captured]
 
 
 def last_layer(captured: Iterable[CapturedJob], kind: AttentionKind) -> int:
     """Returns -1 if no capture needs this kind."""
-    return max(max(each.layers(kind), default=-1) for each in captured)
+    captures = (capture for each in captured for capture in each.captures)
+    return max((layer for capture in captures for layer in capture.layers(kind)), default=-1)
 
 
 def run_encoder(
@@ -135,26 +85,25 @@ def run_encoder(
 def run_captured(
     batch: PackedBatch, captured: Sequence[CapturedJob], slice_tokens: int, last: int | None
 ) -> Slices[None]:
-    if any(each.needs_embedding for each in captured):
-        for each, parts in zip(captured, batch.embedded(), strict=False):
-            each.show_embedding(batch.kinds[0], parts)
+    watching = [[one for one in each.captures if one.needs_embedding] for each in captured]
+    if any(watching):
+        for captures, parts in zip(watching, batch.embedded(), strict=False):
+            for capture in captures:
+                capture.observe_embedding(batch.kinds[0], parts)
 
     def observe(sublayer: int) -> Slices[None]:
-        return show(captured, batch.site(sublayer), batch.projected(sublayer))
+        site = batch.site(sublayer)
+        watching = [
+            [one for one in each.captures if site.layer in one.layers(site.kind)]
+            for each in captured
+        ]
+        if any(watching):
+            for captures, heads in zip(watching, batch.projected(sublayer), strict=False):
+                for capture in captures:
+                    yield from capture.observe(site, heads)
+            yield
 
     yield from run_layers(batch, slice_tokens, last, observe)
-
-
-def show(
-    captured: Sequence[CapturedJob], site: AttentionSite, projected: Iterable[ProjectedHeads]
-) -> Slices[None]:
-    if not any(site.layer in each.layers(site.kind) for each in captured):
-        return
-    for each, heads in zip(captured, projected, strict=False):
-        for capture in each.captures:
-            if site.layer in capture.layers(site.kind):
-                yield from capture.observe(site, heads)
-    yield
 
 
 class TextCapturePass(CapturePass):
@@ -170,20 +119,22 @@ class TextCapturePass(CapturePass):
         slice_tokens: int = SLICE_TOKENS,
         score: Callable[[HiddenTexts], Tensor] | None = None,
     ) -> None:
-        self.encoder, self.score = encoder, score
+        self.score = score
         for job in jobs:
-            check_text_job(encoder.config, job)
-        super().__init__(jobs, encoder.device, slice_tokens)
+            check_ids("text", job.source, encoder.config.vocab_size, encoder.config.max_tokens)
+            if job.needs_target:
+                raise AttentionQueryError(
+                    "this model has only an encoder: ask for encoder attention, "
+                    f"not {listed(job.kinds)}"
+                )
+        super().__init__(encoder, jobs, slice_tokens)
 
-    def compute(self) -> Slices[None]:
-        """Sorts the texts, because attention is faster if texts of equal length are adjacent."""
-        by_length = sorted(self.captured, key=lambda each: len(each.job.source))
-        for batch in batches(by_length, lambda each: each.lengths, self.slice_tokens):
-            needs_score = any(each.job.needs_score for each in batch)
-            last = None if needs_score else last_layer(batch, AttentionKind.ENCODER)
-            encoded = yield from run_encoder(self.encoder, batch, self.slice_tokens, last)
-            if needs_score:
-                self._show_scores(batch, encoded)
+    def run(self, batch: list[CapturedJob]) -> Slices[None]:
+        needs_score = any(each.job.needs_score for each in batch)
+        last = None if needs_score else last_layer(batch, AttentionKind.ENCODER)
+        encoded = yield from run_encoder(self.encoder, batch, self.slice_tokens, last)
+        if needs_score:
+            self._show_scores(batch, encoded)
 
     def _show_scores(self, captured: list[CapturedJob], encoded: PackedBatch) -> None:
         assert self.score is not None  # only cross-encoders get such queries
@@ -194,9 +145,75 @@ class TextCapturePass(CapturePass):
                     capture.score = score
 
 
-def check_text_job(config: TextEncoderConfig, job: AttentionJob) -> None:
-    check_ids("text", job.source, config.vocab_size, config.max_tokens)
-    if job.needs_target:
-        raise AttentionQueryError(
-            f"this model has only an encoder: ask for encoder attention, not {listed(job.kinds)}"
-        )
+class TeacherForcedPass(CapturePass):
+    """Answers attention queries about some sentences and their translations.
+
+    `forced_decoder` computes the hidden states for queries about probabilities, except in jobs with
+    a knock-out. If native code translates, only native code repeats its hidden states exactly. This
+    pass would round some values to other int8 values, and change log-probabilities by up to 0.4.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        jobs: Sequence[AttentionJob],
+        slice_tokens: int = SLICE_TOKENS,
+        shortlist: AnyShortlist | None = None,
+        forced_decoder: ForcedDecoder | None = None,
+    ) -> None:
+        self.model, self.shortlist, self.forced_decoder = model, shortlist, forced_decoder
+        for job in jobs:
+            check_job(model.config, job)
+        super().__init__(model.encoder, jobs, slice_tokens)
+
+    def run(self, batch: list[CapturedJob]) -> Slices[None]:
+        scored = [each for each in batch if each.job.needs_output]
+        apart = [each for each in scored if self.forced_decoder and each.job.knockout is None]
+        hidden = yield from self._decode(batch, needs_output=len(scored) > len(apart))
+        for each, states in zip(batch, hidden, strict=False):  # `hidden` may be empty
+            if each in scored and each not in apart:
+                yield from self._show_output(each, states)
+        if self.forced_decoder is not None and apart:
+            hidden = yield from self.forced_decoder(
+                [each.job.source for each in apart], [each.job.target for each in apart]
+            )
+            for each, states in zip(apart, hidden, strict=True):
+                yield from self._show_output(each, states)
+
+    def _decode(self, captured: list[CapturedJob], needs_output: bool) -> Slices[list[Tensor]]:
+        """Runs encoder and decoder as far as the queries need them; a target is shifted by one.
+
+        With `needs_output`, the result has the hidden states (T, D) from which the T tokens of each
+        target are predicted. Otherwise it is empty.
+        """
+        model, tokens = self.model, self.slice_tokens
+        last = {kind: last_layer(captured, kind) for kind in AttentionKind}
+        end = max(2 * last[AttentionKind.DECODER], 2 * last[AttentionKind.CROSS] + 1)
+        if end < 0 and not needs_output:
+            if last[AttentionKind.ENCODER] >= 0:
+                yield from run_encoder(model.encoder, captured, tokens, last[AttentionKind.ENCODER])
+            return []
+        sources = yield from run_encoder(model.encoder, captured, tokens)
+        start = start_token(model.config)
+        inputs = [[start, *each.job.target[:-1]] for each in captured]
+        knockouts = [each.job.knockout for each in captured]
+        batch = TargetBatch(model.decoder, inputs, sources, knockouts)
+        yield from run_captured(batch, captured, tokens, None if needs_output else end)
+        lengths = batch.lengths if needs_output else []
+        return list(torch.split(batch.read()[: sum(lengths)], lengths)) if needs_output else []
+
+    def _show_output(self, captured: CapturedJob, hidden: Tensor) -> Slices[None]:
+        job = captured.job
+        logits = self.model.decoder.logits_of
+        output = DecoderOutput(hidden, job.target, self._candidates(job.source), logits)
+        for capture in captured.captures:
+            if capture.needs_output:
+                yield from capture.observe_output(output)
+
+    def _candidates(self, source: list[int]) -> Ids:
+        config = self.model.config
+        if self.shortlist is None:
+            ids = np.arange(config.target_vocab_size)
+        else:
+            ids = self.shortlist.ids(source)
+        return ids[~np.isin(ids, config.forbidden_ids)]

@@ -15,11 +15,17 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.stack import TextEncoder
-from model.backends.cuda.staging import upload
-from model.backends.encoder_batch import HiddenTexts, LayerBatch, begin_batch, pads_on, run_layers
-from model.backends.native.text_runner import NativeTextEncoder
+from model.architectures.stack import EncoderDecoder, TextEncoder
+from model.backends.encoder_batch import (
+    HiddenTexts,
+    LayerBatch,
+    SlicedPass,
+    begin_batch,
+    pads_on,
+    run_layers,
+    upload,
+)
+from model.backends.native.runner import NativeTextEncoder, TextBatch
 from model.config import (
     DenseConfig,
     EmbeddingConfig,
@@ -28,15 +34,13 @@ from model.config import (
     Pooling,
     SparseConfig,
 )
-from model.encoding.capture_pass import SlicedPass, batches
 from model.inspection.captures.capture import Slices
 from model.layers.attention import fuse_projections, new_norm
-from model.layers.sublayers import ACTIVATIONS
+from model.layers.block import ACTIVATIONS
 from model.precision import Precision
-from model.sequence import check_ids
+from model.sequence import batches, check_ids
 
-SLICE_TOKENS = 256
-"""Default for the approximate number of tokens in a slice."""
+SLICE_TOKENS = 256  # default for the approximate number of tokens in a slice
 
 Vectors = NDArray[np.float32]
 
@@ -65,15 +69,11 @@ class MaskedTexts:
         mask = ((places >= starts) & (places < ends))[:, :, None]
         return cls(states.masked_fill(~mask, 0.0), ends, mask, starts)
 
-    @property
-    def counts(self) -> Tensor | int:
-        return self.ends - self.starts
-
-    def first(self) -> Tensor:
-        if isinstance(self.starts, int):
-            return self.states[:, 0]
+    def at(self, places: Tensor | int) -> Tensor:
+        if isinstance(places, int):
+            return self.states[:, places]
         rows = torch.arange(len(self.states), device=self.states.device)
-        return self.states[rows, self.starts[:, 0]]
+        return self.states[rows, places[:, 0]]
 
     def max(self) -> Tensor:
         if self.mask is None:
@@ -89,23 +89,17 @@ class MaskedTexts:
         total = self.ends * (self.ends + 1) - self.starts * (self.starts + 1)
         return (self.states * weights).sum(dim=1) / (total / 2)
 
-    def last(self) -> Tensor:
-        if isinstance(self.ends, int):
-            return self.states[:, -1]
-        rows = torch.arange(len(self.states), device=self.states.device)
-        return self.states[rows, self.ends[:, 0] - 1]
-
 
 POOLINGS: dict[Pooling, Callable[[MaskedTexts], Tensor]] = {
-    Pooling.CLS: MaskedTexts.first,
+    Pooling.CLS: lambda texts: texts.at(texts.starts),
     Pooling.MAX: MaskedTexts.max,
-    Pooling.MEAN: lambda texts: texts.states.sum(dim=1) / texts.counts,
+    Pooling.MEAN: lambda texts: texts.states.sum(dim=1) / (texts.ends - texts.starts),
     Pooling.MEAN_SQRT_LEN: lambda texts: (
         # `tensor ** 0.5` can have other bits than `int ** 0.5`.
-        texts.states.sum(dim=1) / torch.as_tensor(texts.counts).sqrt()
+        texts.states.sum(dim=1) / torch.as_tensor(texts.ends - texts.starts).sqrt()
     ),
     Pooling.WEIGHTED_MEAN: MaskedTexts.weighted_mean,
-    Pooling.LAST_TOKEN: MaskedTexts.last,
+    Pooling.LAST_TOKEN: lambda texts: texts.at(texts.ends - 1),
 }
 
 
@@ -199,36 +193,20 @@ class EmbeddingModel(nn.Module):
             has_layers = bool(config.encoder.blocks)
             self.words = WordScores(config.sparse, *sizes) if has_layers else TokenWeights()
         self.query: EmbeddingModel | None = None  # computes the jobs of queries, unless it is None
+        self.token_head = None if config.multi is None else self.head  # of each token's vector
+        self.vocab_size, self.max_tokens = config.encoder.vocab_size, config.max_tokens
         self.precision = Precision.FLOAT32
         self.native: NativeTextEncoder | None = None
 
-    @property
-    def vocab_size(self) -> int:
-        return self.config.encoder.vocab_size
-
-    @property
-    def max_tokens(self) -> int:
-        return self.config.max_tokens
-
-    @property
-    def pads(self) -> bool:
-        """Whether the texts of a batch are padded to one length."""
-        return pads_on(self.encoder.device)
-
     def begin(self, sequences: Sequence[list[int]]) -> LayerBatch:
         """Returns a batch of texts, given the ids of each text."""
-        multi = self.config.multi
-        if multi is not None and not multi.attends_filler:
-            visible = [count_visible(ids, multi.filler) for ids in sequences]
-            return begin_batch(self.encoder, sequences, visible)
-        if self.native is None:
-            return begin_batch(self.encoder, sequences)
-        return self.native.begin(sequences)
-
-    def end(self, batch: LayerBatch) -> None:
-        """Takes back a batch whose hidden states have been read, so its memory may be reused."""
         if self.native is not None:
-            self.native.end(batch)
+            return TextBatch(self.native, sequences)
+        multi = self.config.multi
+        if multi is None or multi.attends_filler:
+            return begin_batch(self.encoder, sequences)
+        visible = [count_visible(ids, multi.filler) for ids in sequences]
+        return begin_batch(self.encoder, sequences, visible)
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
         """Computes the float32 vectors (B, E) of texts; `is_raw` skips a final Normalize module."""
@@ -268,17 +246,14 @@ class MeanOfMemory:
     """
 
     max_tokens = None  # sinusoid positions can be computed for a text of any length
+    query = words = token_head = None
 
     def __init__(self, model: EncoderDecoder) -> None:
         self.encoder = model.encoder
         self.vocab_size = model.config.source_vocab_size
-        self.pads = pads_on(model.encoder.device)
 
     def begin(self, sequences: Sequence[list[int]]) -> LayerBatch:
         return begin_batch(self.encoder, sequences)
-
-    def end(self, batch: LayerBatch) -> None:
-        """Keeps nothing: PyTorch allocates and frees the memory of each batch."""
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
         return pool(texts, (Pooling.MEAN,))
@@ -313,7 +288,7 @@ class EmbeddingEncode(SlicedPass):
     def __init__(
         self, model: Embedder, jobs: Sequence[EmbeddingJob], slice_tokens: int = SLICE_TOKENS
     ) -> None:
-        query = model.query if isinstance(model, EmbeddingModel) else None
+        query = model.query
         self.models = [query if query and job.is_query else model for job in jobs]
         for job, each in zip(jobs, self.models, strict=True):
             check_ids("text", job.ids, each.vocab_size, each.max_tokens)
@@ -343,16 +318,17 @@ class EmbeddingEncode(SlicedPass):
             yield from self._compute(model)
 
     def _compute(self, model: Embedder) -> Slices[None]:
-        pads, tokens = model.pads, self.slice_tokens
+        pads = pads_on(model.encoder.device)
         own = [number for number, each in enumerate(self.models) if each is model]
         numbers = sorted(own, key=self.lengths.__getitem__)
-        for batch in batches(numbers, lambda number: (self.lengths[number],), tokens, pads):
+        lengths = [self.lengths[number] for number in numbers]
+        for batch in batches(numbers, lengths, self.slice_tokens, pads):
             encoding = model.begin([self.jobs[number].ids for number in batch])
             yield from run_layers(encoding, self.slice_tokens)
             read = encoding.read_texts()
             if pads:
                 self.padding_tokens += encoding.num_tokens - sum(encoding.lengths)
-            model.end(encoding)
+            del encoding  # the next batch may use its memory
             rest = iter(batch)
             for texts in read:
                 self._finish(model, [*islice(rest, len(texts.lengths))], texts)
@@ -361,26 +337,25 @@ class EmbeddingEncode(SlicedPass):
     def _finish(self, model: Embedder, batch: list[int], texts: HiddenTexts) -> None:
         jobs = [self.jobs[number] for number in batch]
         texts = replace(texts, unpooled=[job.unpooled for job in jobs])
-        words = model.words if isinstance(model, EmbeddingModel) else None
-        for is_raw in (False, True) if words is None else ():
-            rows = [
-                row for row, job in enumerate(jobs) if not job.is_per_token and job.is_raw is is_raw
-            ]
+        words, head = model.words, model.token_head
+        pooled = [row for row, job in enumerate(jobs) if not (words or job.is_per_token)]
+        for is_raw in (False, True):
+            rows = [row for row in pooled if jobs[row].is_raw is is_raw]
             if rows:
                 vectors = model.embed(texts, is_raw)  # (B, E)
                 chosen = vectors if len(rows) == len(batch) else vectors[rows]
                 self.finished.append(([batch[row] for row in rows], chosen))
         for row, job in enumerate(jobs):
-            states = texts.states[row : row + 1, : len(job.ids)]
+            states = texts.states[row, : len(job.ids)]
             if job.is_per_token:
-                states = states.float()
-                if isinstance(model, EmbeddingModel) and model.config.multi is not None:
-                    states = model.head(states[0])[None]
-                self.finished.append(([batch[row]], states))
+                vectors = states.float() if head is None else head(states.float())
             elif words is not None:
-                read = states[0] if isinstance(words, WordScores) else job.ids
-                weights = words(read, model.encoder.embedding.tokens)
-                self.finished.append(([batch[row]], weights[None]))
+                assert isinstance(model, EmbeddingModel)
+                read = states if isinstance(words, WordScores) else job.ids
+                vectors = words(read, model.encoder.embedding.tokens)
+            else:
+                continue
+            self.finished.append(([batch[row]], vectors[None]))
 
 
 def embed(

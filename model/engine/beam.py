@@ -6,6 +6,7 @@ without a search, by `model.engine.engine.GreedyRows`.
 
 import math
 from dataclasses import dataclass
+from operator import itemgetter
 
 from model.backends.base import Continuations
 from model.sequence import DecodingOptions, Hypothesis
@@ -46,7 +47,7 @@ class BeamSearch:
         # At the start, only the first row has a finite score. With equal scores, all rows would
         # hold the same hypothesis at every step.
         self.live = [Beam([], [], 0.0 if row == 0 else -math.inf) for row in range(self.num_rows)]
-        self.finished: list[Hypothesis] = []
+        self.finished: list[tuple[float, Hypothesis]] = []  # with their scores, best first
         self.parents: list[int] | None = None
 
     @property
@@ -71,7 +72,7 @@ class BeamSearch:
             return True
         best_live = max(beam.total for beam in self.live)
         attainable = best_live / float(self.length**self.options.length_penalty)
-        return self._score(self.finished[-1]) >= attainable
+        return self.finished[-1][0] >= attainable
 
     def take(self, best: Continuations) -> None:
         """Keeps the best continuations; one with EOS must be among the beam_size best."""
@@ -102,13 +103,9 @@ class BeamSearch:
 
     def _finish(self, beam: Beam) -> None:
         score = normalized_score(beam.log_probs, self.options.length_penalty)
-        self.finished.append(Hypothesis(beam.tokens, beam.log_probs, score))
-        self.finished.sort(key=self._score, reverse=True)
+        self.finished.append((score, Hypothesis(beam.tokens, beam.log_probs, score)))
+        self.finished.sort(key=itemgetter(0), reverse=True)
         del self.finished[self.num_rows :]
 
-    @staticmethod
-    def _score(hypothesis: Hypothesis) -> float:
-        return -math.inf if hypothesis.score is None else hypothesis.score
-
     def hypotheses(self) -> list[Hypothesis]:
-        return self.finished[: self.options.num_hypotheses]
+        return [hypothesis for _, hypothesis in self.finished[: self.options.num_hypotheses]]

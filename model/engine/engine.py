@@ -12,18 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.architectures.shortlist import Ids
+from model.architectures.output import Ids
 from model.backends.base import Continuations, Decoded, DecodeStep, ModelRunner
 from model.engine.beam import BeamSearch
 from model.errors import InputError
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Sequence, check_ids
 
 LOW_LATENCY_TOKENS, LOW_LATENCY_BATCH_TOKENS = 8, 16
-"""Limits of the tokens that a low-latency step decodes, per row and for all rows together.
-
-A row gets the larger part: a batch of one row gets 16 tokens. With a small model on a CPU, a step
-of up to 16 rows takes at most 2.6 ms.
-"""
+"""Limits of the tokens that a low-latency step decodes, per row and for all rows together. A row
+gets the larger part: a batch of one row gets 16 tokens (docs/decisions.md, "Native code")."""
 
 SEARCH_TOKENS = 8
 """Maximum number of tokens of each hypothesis that a `Searcher` decodes in one call. If a search
@@ -75,6 +72,7 @@ class Engine:
         self.runner = runner
         self.model = runner.model
         self.config = runner.model.config
+        self.searches_apart = runner.searches_apart
         self.limits = limits
         self.stats: list[BatchStats] = []
         # Short steps (see LOW_LATENCY_TOKENS) let waiting sequences, and the caller's other work,
@@ -130,24 +128,12 @@ class Engine:
             check_ids("target prefix", prefix, self.config.target_vocab_size, limit)
             if never := {*prefix} & {*self.config.forbidden_ids, self.config.eos_id}:
                 raise InputError(f"the target prefix has ids that no target has: {sorted(never)}")
-        self._check_first(sequence.first_id)
-
-    def _check_first(self, first_id: int | None) -> None:
-        if first_id is None:
-            return
-        if not self.config.forces_first:
-            raise InputError(
-                f"this model accepts no first token for its targets ({first_id} was given)"
-            )
-        if not 0 <= first_id < self.config.target_vocab_size:
-            raise InputError(
-                f"the first token of the target is {first_id}; "
-                f"the vocabulary has {self.config.target_vocab_size} ids"
-            )
-        if first_id in self.config.forbidden_ids:
-            raise InputError(
-                f"the first token of the target is {first_id}, which is never generated"
-            )
+        if (first := sequence.first_id) is not None:
+            if not self.config.forces_first:
+                raise InputError(f"this model accepts no first token for its targets, as {first}")
+            check_ids("first token of the target", [first], self.config.target_vocab_size)
+            if first in self.config.forbidden_ids:
+                raise InputError(f"the first token of the target, {first}, is never generated")
 
     @torch.inference_mode()
     def admit(self, sequences: SequenceOf[Sequence]) -> None:
@@ -181,10 +167,6 @@ class Engine:
             self.owners += [running] * len(rows)
             self.running[sequence.id] = running
         self.greedy.enter(first, limits)
-
-    @property
-    def searches_apart(self) -> bool:
-        return self.runner.searches_apart
 
     @torch.inference_mode()
     def step(self, only_searches: bool = False) -> list[Finished]:

@@ -14,7 +14,7 @@ from model.checkpoints.families.cross_encoders import CrossEncoderFiles
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.config import ModelConfig
-from model.encoding.capture_pass import TextCapturePass
+from model.encoding.capture_pass import TeacherForcedPass, TextCapturePass
 from model.encoding.embedding import (
     Embedder,
     EmbeddingEncode,
@@ -23,7 +23,6 @@ from model.encoding.embedding import (
     MeanOfMemory,
     embed,
 )
-from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
 from model.errors import ModelError
 from model.precision import select_device

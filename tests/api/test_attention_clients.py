@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from model.encoding.teacher_forced import TeacherForcedPass
+from model.encoding.capture_pass import TeacherForcedPass
 from service.errors import DeadlineExceededError, OverloadedError
 from service.scheduling.policies import MAX_SLOTS
 from service.server import create_app

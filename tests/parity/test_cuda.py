@@ -13,7 +13,7 @@ import torch
 from model.backends.cuda.runner import MOST_ROWS, CudaRunner
 from model.checkpoints.build import default_rows, load_engine, load_model, new_engine
 from model.checkpoints.load import ModelFiles
-from model.encoding.teacher_forced import TeacherForcedPass
+from model.encoding.capture_pass import TeacherForcedPass
 from model.engine.engine import Engine
 from model.inspection.query import AttentionJob, resolve_query
 from model.precision import Precision

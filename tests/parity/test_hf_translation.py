@@ -25,7 +25,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.stack import EncoderDecoder
 from model.backends.encoder_batch import encode_padded
 from model.checkpoints.build import new_engine, read_hugging_face
 from model.checkpoints.weights import load_weights

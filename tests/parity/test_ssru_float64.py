@@ -10,7 +10,7 @@ import sentencepiece
 import torch
 from numpy.testing import assert_allclose
 
-from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.stack import EncoderDecoder
 from model.backends.encoder_batch import encode_padded
 from model.checkpoints.build import new_engine
 from model.checkpoints.families.marian import MarianFile, read_checkpoint

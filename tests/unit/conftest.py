@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from model.architectures.shortlist import Shortlist
+from model.architectures.output import Shortlist
 from model.checkpoints.load import ModelFiles, find_models
 from model.tokenization.tokenizer import Tokenizer
 from service.scheduling.scheduler import Scheduler

@@ -4,9 +4,9 @@ from functools import partial
 
 import pytest
 
-from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.stack import EncoderDecoder
 from model.config import DecoderKind
-from model.encoding.teacher_forced import TeacherForcedPass
+from model.encoding.capture_pass import TeacherForcedPass
 from model.errors import InputError, ModelError
 from model.sequence import BatchStats
 from service.items import Done

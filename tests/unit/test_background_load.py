@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.stack import EncoderDecoder
 from model.backends.native.library import LIBRARIES
-from model.backends.native.runner import PackedModel, max_positions
-from model.backends.native.text_runner import NativeTextEncoder
-from model.quantization.asymmetric import quantize
+from model.backends.native.runner import NativeTextEncoder, PackedModel, max_positions
+from model.quantization.int8 import quantize
 from service.workers.background_load import USUAL_SWITCH_SECONDS, BackgroundLoads, Outcome
 from service.workers.device_memory import give_back_memory, held_bytes
 from service.workers.loading import LoadedModel

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.backends.cuda.graphs import Graphs
+from model.backends.cuda.graphs import Downloads, Graphs, Uploads
 from model.backends.cuda.runner import (
     ENCODE_TOKENS,
     TOKENS_PER_CALL,
@@ -15,7 +15,6 @@ from model.backends.cuda.runner import (
     fitting_rows,
     sizes,
 )
-from model.backends.cuda.staging import Downloads, Uploads
 from model.backends.torch_runner import TorchRunner
 from model.config import DecoderKind
 from model.engine.engine import Engine
@@ -435,9 +434,9 @@ def test_figures_count_the_rows_computed_for_nothing() -> None:
 def test_sizes_double_and_then_come_halves() -> None:
     assert sizes(8, 1024, halves_from=256) == [8, 16, 32, 64, 128, 256, 384, 512, 768, 1024]
     assert sizes(32, 128, halves_from=64) == [32, 64, 96, 128]
-    assert sizes(32, 392) == [32, 64, 128, 256, 392]
-    assert sizes(8, 8) == [8]
-    assert sizes(32, 40) == [32, 40]
+    assert sizes(32, 392, halves_from=999) == [32, 64, 128, 256, 392]
+    assert sizes(8, 8, halves_from=8) == [8]
+    assert sizes(32, 40, halves_from=64) == [32, 40]
     assert sizes(1, 1, halves_from=16) == [1]
 
 

@@ -24,7 +24,7 @@ PENALTIES = [0.0, 0.6, 1.0, 2.0]
 
 def advance(search: BeamSearch, log_probs: Tensor) -> None:
     """Advances a search by log-probabilities (k, U) of IDS."""
-    scores = Scores.of_columns(log_probs, IDS)
+    scores = Scores(log_probs, IDS)
     search.take(Continuations.of_scores(scores, search.totals))
 
 

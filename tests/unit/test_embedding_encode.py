@@ -1,19 +1,21 @@
 """Vectors in slices: the same in any company, short texts first, and what is refused."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
-from model.backends.encoder_batch import HiddenTexts, LayerBatch, padded_batch, run_layers
+from model.backends import encoder_batch
+from model.backends.encoder_batch import HiddenTexts, padded_batch, run_layers
 from model.config import Activation, DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
-from model.encoding.capture_pass import batches
+from model.encoding import embedding as encoding
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, EmbeddingModel, embed, pool
 from model.errors import InputError, UnsupportedModelError
+from model.sequence import batches
 from tests.text_models import SIZES, jobs, new_model, text_config
 
 
@@ -95,7 +97,7 @@ def test_pooling_leaves_padding_out(way: Pooling) -> None:
     assert_close(found, torch.cat([torch.tensor([POOLED[way]]), alone]))
 
 
-def test_padded_batch_gives_the_vectors_of_a_packed_one() -> None:
+def test_padded_batch_gives_the_vectors_of_a_packed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU: texts of any length together, the vectors of all texts in one tensor."""
     model = new_model(relative_buckets=32)
     texts = [
@@ -114,43 +116,37 @@ def test_padded_batch_gives_the_vectors_of_a_packed_one() -> None:
         vectors = model.embed(hidden)
     expected = np.stack(embed(model, [EmbeddingJob(each) for each in ids]))
     np.testing.assert_allclose(vectors.numpy(), expected, atol=1e-6)
-    encoding = EmbeddingEncode(cast("EmbeddingModel", PaddedModel(model)), texts)
-    while encoding.advance():
-        pass
-    found = encoding.take_finished()
-    for number, vector in enumerate(embed(model, texts)):
-        np.testing.assert_allclose(found[number], vector, atol=1e-6)
+    packed = embed(model, texts)
+    pad_batches(monkeypatch)
+    for found, vector in zip(embed(model, texts), packed, strict=True):
+        np.testing.assert_allclose(found, vector, atol=1e-6)
 
 
-def test_padding_stays_inside_the_position_table() -> None:
+def pad_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets batches be padded, as on a GPU."""
+    for module in (encoding, encoder_batch):
+        monkeypatch.setattr(module, "pads_on", lambda _device: True)
+
+
+def test_padding_stays_inside_the_position_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a RoBERTa with 512 rows, 510 have texts, and such a batch was padded to 512 tokens."""
     model = new_model({"max_tokens": 11}, max_positions=13, position_offset=2)
     texts = jobs(11, 3)
     expected = embed(model, texts)
-    encoding = EmbeddingEncode(cast("EmbeddingModel", PaddedModel(model)), texts)
-    while encoding.advance():
+    pad_batches(monkeypatch)
+    padded = EmbeddingEncode(model, texts)
+    while padded.advance():
         pass
-    found = encoding.take_finished()
-    assert encoding.padding_tokens == 2 * 16 - 14
+    found = padded.take_finished()
+    assert padded.padding_tokens == 2 * 16 - 14
     for number, vector in enumerate(expected):
         np.testing.assert_allclose(found[number], vector, atol=1e-6)
 
 
 def test_padded_batches_count_their_padding() -> None:
     lengths = [1, 1, 1, 1, 2, 5, 30]
-    found = batches(lengths, lambda length: (length,), max_tokens=10, pads=True)
+    found = batches(lengths, lengths, max_tokens=10, pads=True)
     assert [*found] == [[1, 1, 1, 1, 2], [5], [30]]
-
-
-class PaddedModel:
-    """The model as it computes on a GPU."""
-
-    def __init__(self, model: EmbeddingModel) -> None:
-        self.vocab_size, self.max_tokens, self.pads = model.vocab_size, model.max_tokens, True
-        self.encoder, self.embed, self.end = model.encoder, model.embed, model.end
-
-    def begin(self, sequences: Sequence[list[int]]) -> LayerBatch:
-        return padded_batch(self.encoder, sequences)
 
 
 def test_head_is_in_float32_behind_an_encoder_in_bfloat16() -> None:

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Shortlist
+from model.architectures.output import Shortlist
+from model.architectures.stack import EncoderDecoder
 from model.backends import torch_runner
+from model.backends.decoder_batch import DecodingCache
 from model.backends.torch_runner import MIN_ROWS, TorchRunner, argmax
 from model.checkpoints.build import new_engine
 from model.engine.engine import Engine
 from model.errors import InputError
-from model.layers.cache import DecodingCache
 from model.sequence import DecodingOptions, EngineLimits, Hypothesis, Sequence
 from tests.tiny import (
     LIMITS,
@@ -327,7 +327,7 @@ VALID = [5, 6, 0]
             InputError,
             r"target has: .0, 1",
         ),
-        (Sequence(0, VALID, first_id=9), InputError, r"no first token .* \(9 was given\)"),
+        (Sequence(0, VALID, first_id=9), InputError, "no first token .*, as 9"),
     ],
 )
 def test_what_cannot_be_translated_is_refused(
@@ -344,9 +344,9 @@ def test_what_cannot_be_translated_is_refused(
 @pytest.mark.parametrize(
     ("first_id", "error", "message"),
     [
-        (VOCAB_SIZE, InputError, "is 64; the vocabulary has 64"),
-        (-1, InputError, "target is -1;"),
-        (1, InputError, "is 1, which is never generated"),
+        (VOCAB_SIZE, InputError, "target has ids from 64 to 64; the vocabulary has 64"),
+        (-1, InputError, "target has ids from -1"),
+        (1, InputError, "1, is never generated"),
     ],
 )
 def test_a_first_token_that_cannot_be_said_is_refused(

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from model.architectures.output import ShortlistOutput
-from model.architectures.shortlist import Shortlist
+from model.architectures.output import Shortlist, ShortlistOutput
 from model.backends.cuda.runner import CudaRunner
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import new_engine

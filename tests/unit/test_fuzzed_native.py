@@ -11,11 +11,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import AnyShortlist
-from model.backends.native.library import ACTIVATIONS, LIBRARIES, Library, Searches, address, int32
-from model.backends.native.runner import NativeRunner
-from model.backends.native.text_runner import NativeTextEncoder, TextBatch
+from model.architectures.output import AnyShortlist
+from model.architectures.stack import EncoderDecoder
+from model.backends.native.library import (
+    ACTIVATIONS,
+    LIBRARIES,
+    Library,
+    NativeBatch,
+    Searches,
+    address,
+    int32,
+)
+from model.backends.native.runner import NativeRunner, NativeTextEncoder
 from model.config import DecoderKind, NormPosition
 from model.engine.engine import Engine
 from model.sequence import DecodingOptions, EngineLimits, Sequence
@@ -166,7 +173,7 @@ class TranslatorCalls(RawCalls):
         limits = EngineLimits(max_rows=8, max_source_tokens=9, max_batch_tokens=50)
         shortlist = random_shortlist(chance)
         self.runner = NativeRunner(random_model(chance), limits, shortlist, library)
-        self.batch: ctypes.c_void_p = self.runner.batch
+        self.batch = self.runner.batch.handle
 
     def enter(self) -> Any:
         count = self.chance.randint(0, 3)
@@ -236,7 +243,7 @@ class TextEncoderCalls(RawCalls):
         super().__init__(chance, library)
         changes = {"num_heads": 2} | chance.choice([*NATIVE.values()])
         self.encoder = NativeTextEncoder(int8_embedding_model(**changes).encoder, library)
-        self.batch = TextBatch(self.encoder)
+        self.batch = NativeBatch(self.encoder, "text_batch")
 
     def enter(self) -> Any:
         count = self.chance.randint(0, 3)

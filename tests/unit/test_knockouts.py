@@ -9,9 +9,9 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.stack import EncoderDecoder
 from model.backends.encoder_batch import attend_without
-from model.encoding.teacher_forced import TeacherForcedPass
+from model.encoding.capture_pass import TeacherForcedPass
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,

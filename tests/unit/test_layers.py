@@ -5,7 +5,7 @@ from torch.testing import assert_close
 
 from model.architectures.embedding import Embedding, sinusoid_table
 from model.config import Activation
-from model.layers.sublayers import FeedForward
+from model.layers.block import FeedForward
 from tests.tiny import Family, forced_pass, forced_weights, pad, tiny_config, tiny_sources
 
 

@@ -1,5 +1,6 @@
 """The native runner on tiny models: the same as PyTorch, and the same bits in any company."""
 
+import ctypes
 import random
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
@@ -13,8 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import AnyShortlist, Ids
+from model.architectures.output import AnyShortlist, Ids
+from model.architectures.stack import EncoderDecoder
 from model.backends.base import DecodeStep, completed_step
 from model.backends.native import library as native
 from model.backends.native.library import (
@@ -134,6 +135,16 @@ def test_build_of_other_sources_is_not_used(
     assert load_libraries(tmp_path) == []
     assert f"{names[0]} was compiled from other sources" in caplog.text
     assert "make install" in caplog.text
+
+
+@each_library
+def test_structures_have_the_sizes_of_the_native_code(library: Library) -> None:
+    """In the order of regard_structures in batch.cpp."""
+    names = "MatrixSpec WeightList Sizes Weights ShortlistSpec TextSizes TextWeights Searches"
+    sizes = np.zeros(99, np.int32)
+    count = library.structures(address(sizes))
+    expected = [ctypes.sizeof(getattr(native, name)) for name in names.split()]
+    assert sizes[:count].tolist() == expected
 
 
 @each_library
@@ -380,13 +391,13 @@ def test_what_a_cleared_engine_held_leaves_no_trace(library: Library) -> None:
 @each_library
 def test_cleared_batch_is_freed(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each failed batch kept its memory until the model was unloaded."""
-    runner = NativeRunner(int8_model(), LIMITS, None, library)
     freed: list[Any] = []
     monkeypatch.setattr(library, "batch_delete", freed.append)
-    old = runner.batch
+    runner = NativeRunner(int8_model(), LIMITS, None, library)
+    old = runner.batch.handle
     runner.clear()
     assert freed == [old]
-    assert runner.batch.value
+    assert runner.batch.handle.value
 
 
 @each_library
@@ -399,8 +410,8 @@ def test_logits_that_do_not_fit_are_refused(
     size = runner.config.target_vocab_size
     row, logits = int32([0]), np.empty(size, np.float32)
     places = address(row), address(logits)
-    assert library.batch_logits(runner.batch, 1, *places, size - 1) == -2
-    assert library.batch_logits(runner.batch, 1, *places, size) == 0
+    assert library.batch_logits(runner.batch.handle, 1, *places, size - 1) == -2
+    assert library.batch_logits(runner.batch.handle, 1, *places, size) == 0
 
 
 @each_library
@@ -408,8 +419,8 @@ def test_row_without_recorded_attention_has_no_weights(library: Library) -> None
     """C++ leaves a copy from no place undefined, even of zero bytes; sanitizers end the process."""
     runner = NativeRunner(int8_model(), LIMITS, None, library)
     runner.enter(0, [Sequence(0, tiny_sources(1)[0])])
-    assert library.batch_attention(runner.batch, 0, 0, None) == 0
-    assert library.batch_attention(runner.batch, 0, 1, None) == -2
+    assert library.batch_attention(runner.batch.handle, 0, 0, None) == 0
+    assert library.batch_attention(runner.batch.handle, 0, 1, None) == -2
 
 
 def test_memory_that_runs_out_is_an_error() -> None:

@@ -15,15 +15,15 @@ from torch import nn
 from model.backends.encoder_batch import equal_parts
 from model.backends.native.library import ACTIVATIONS as NATIVE_ACTIVATIONS
 from model.backends.native.library import LIBRARIES, Library, can_serve
-from model.backends.native.text_runner import KEPT_TOKENS, NativeTextEncoder
+from model.backends.native.runner import NativeTextEncoder, TextBatch
 from model.checkpoints import embedding as loading
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.config import Activation, NormSpec, Rope
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, EmbeddingModel, Vectors, embed
-from model.layers.sublayers import ACTIVATIONS
+from model.layers.block import ACTIVATIONS
 from model.precision import Precision
-from model.quantization.asymmetric import quantize
+from model.quantization.int8 import quantize
 from tests.text_models import NATIVE, SIZES, WIDE, int8_model, jobs, new_model
 from tests.tiny_text import write_model
 
@@ -135,31 +135,17 @@ def test_a_slice_is_half_a_layer_and_less_of_a_long_text() -> None:
     assert equal_parts(5, 25) == [(0, 5)]
 
 
-def test_memory_is_kept_for_the_next_batch_unless_it_is_much() -> None:
-    model = native_model(LIBRARIES[0])
-    assert model.native
-    embed(model, jobs(9, 30))
-    (kept,) = model.native.spare
-    embed(model, jobs(64))
-    assert model.native.spare == [kept]
-    embed(model, jobs(*[64] * (KEPT_TOKENS // 64 + 1)), slice_tokens=2 * KEPT_TOKENS)
-    assert not model.native.spare
-
-
 def test_batch_keeps_the_weights_that_it_reads() -> None:
-    """Its native code reads freed memory otherwise. A spare batch keeps nothing alive."""
+    """Its native code reads freed memory otherwise."""
     encoder = NativeTextEncoder(int8_model().encoder)
     freed = weakref.ref(encoder)
-    batch = encoder.begin([[5, 6, 7]])
+    batch = TextBatch(encoder, [[5, 6, 7]])
     del encoder
     gc.collect()
-    alive = freed()
-    assert alive is not None
-    alive.end(batch)
-    assert batch in alive.spare
+    assert freed() is not None
     gc.disable()
     try:
-        del alive, batch
+        del batch
         assert freed() is None
     finally:
         gc.enable()

@@ -13,7 +13,7 @@ from sentencepiece import SentencePieceProcessor
 from torch.testing import assert_close
 from transformers import MarianTokenizer
 
-from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.stack import EncoderDecoder
 from model.checkpoints.build import load_engine, load_model
 from model.checkpoints.folders import title_of
 from model.checkpoints.languages import LanguageTokens

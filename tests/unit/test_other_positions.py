@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.stack import EncoderDecoder
 from model.checkpoints import build
 from model.config import (
     Activation,

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from model.architectures.output import FullOutput, ShortlistOutput
-from model.architectures.seq2seq import Decoder
-from model.architectures.shortlist import Shortlist
-from tests.tiny import quantized, tiny_config, tiny_model
+from model.architectures.output import FullOutput, Shortlist, ShortlistOutput
+from model.architectures.stack import Decoder
+from tests.tiny import all_logits, quantized, tiny_config, tiny_model
 
 FORBIDDEN = [1, 4]
 MAX_ROWS = 6
@@ -31,7 +30,7 @@ def random_shortlist(vocab_size: int, candidates: int, seed: int = 0) -> Shortli
 
 
 def full_logits(decoder: Decoder, hidden: Tensor) -> Tensor:
-    logits = decoder.logits(hidden).detach().clone()
+    logits = all_logits(decoder, hidden).detach()
     logits[:, FORBIDDEN] = -torch.inf
     return logits
 
@@ -105,10 +104,10 @@ def test_padded_output_has_columns_that_are_never_chosen() -> None:
     hidden = torch.randn(3, 16)
     expected = full_logits(decoder, hidden)
     output = FullOutput(decoder, FORBIDDEN, multiple=24)
-    logits = torch.full((3, output.columns), torch.nan)
+    logits = torch.full((3, len(output.bias)), torch.nan)
     with torch.inference_mode():
         output.write_logits(hidden, logits)
-    assert output.columns == 72
+    assert len(output.bias) == 72
     torch.testing.assert_close(logits[:, :61], expected)
     assert (logits[:, 61:] == float("-inf")).all()
     assert torch.equal(full_logits(decoder, hidden), expected)

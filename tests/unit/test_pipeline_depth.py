@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import Ids
+from model.architectures.output import Ids
+from model.architectures.stack import EncoderDecoder
 from model.backends.base import Continuations, Decoded, DecodeStep, ModelRunner, Scores
 from model.engine.engine import Engine
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Sequence
@@ -72,7 +72,7 @@ class AheadRunner(ModelRunner):
         for row, left in enumerate(remaining.tolist()):
             best[row] = self._tokens(row, left, best.shape[1])
         ids = np.arange(VOCAB)
-        scores = [Scores.of_columns(self.log_probs(best[group, 0]), ids) for group in scored]
+        scores = [Scores(self.log_probs(best[group, 0]), ids) for group in scored]
         self.launches += 1
         number, decoded = self.launches, Decoded(best, scores)
         self.under_way.append(number)
@@ -95,7 +95,7 @@ class AheadRunner(ModelRunner):
     def _continue(self, group: list[int], totals: list[float]) -> Continuations:
         """Continues the rows with their best continuations that do not end; updates the totals."""
         rows = np.array([self._tokens(row, 1, 1)[0] for row in group])
-        scores = Scores.of_columns(self.log_probs(rows), np.arange(VOCAB))
+        scores = Scores(self.log_probs(rows), np.arange(VOCAB))
         best = Continuations.of_scores(scores, totals)
         found = zip(best.totals, best.parents, best.ids, strict=True)
         live = [(total, parent) for total, parent, token in found if token and total > -math.inf]

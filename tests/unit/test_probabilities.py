@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import AnyShortlist
+from model.architectures.output import AnyShortlist
+from model.architectures.stack import EncoderDecoder
 from model.backends.base import ForcedDecoder, ModelRunner
 from model.backends.native.library import LIBRARIES, Library
 from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
 from model.config import DecoderKind
-from model.encoding.teacher_forced import TeacherForcedPass
+from model.encoding.capture_pass import TeacherForcedPass
 from model.errors import AttentionQueryError, InputError
 from model.inspection.captures import factory as probability_capture
 from model.inspection.query import AttentionJob, AttentionKind, ProbabilityQuery, resolve_query

@@ -4,15 +4,17 @@ import torch
 from torch import Tensor, nn
 
 from model.encoding.embedding import embed
-from model.quantization.asymmetric import AsymmetricInt8Linear, quantize, restore
 from model.quantization.int8 import (
     PANEL,
+    AsymmetricInt8Linear,
     Int8Linear,
     Int8Matrix,
     QuantizedMatrix,
     int8_matmul,
     pack,
+    quantize,
     quantize_matrix,
+    restore,
     shape_of,
     unpack,
 )

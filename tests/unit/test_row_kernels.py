@@ -17,8 +17,7 @@ from model.backends.cuda import runner as selection
 from model.backends.cuda.runner import CudaRunner, launch_all, row_kernels
 from model.backends.torch_runner import TorchRunner
 from model.engine.engine import Engine
-from model.layers.attention import attention, mask_bias
-from model.layers.row_kernels import PLAIN, RowKernels
+from model.layers.attention import PLAIN, RowKernels, attention, mask_bias
 from model.sequence import EngineLimits
 from tests.tiny import FAMILIES, Family, greedy_ids, tiny_sources
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.architectures.shortlist import MAGIC, Shortlist
+from model.architectures.output import MAGIC, Shortlist
 from model.errors import CheckpointFormatError
 
 OFFSETS = [0, 2, 2, 5]

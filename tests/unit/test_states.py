@@ -5,8 +5,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.stack import TextEncoder
+from model.architectures.stack import EncoderDecoder, TextEncoder
 from model.backends.encoder_batch import encode_padded
 from model.inspection.query import AttentionJob, AttentionKind, TraceQuery
 from model.inspection.results import Array, TokenStates

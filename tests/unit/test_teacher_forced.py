@@ -8,11 +8,10 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import Tensor, nn
 
-from model.architectures.seq2seq import Decoder, EncoderDecoder
+from model.architectures.stack import Decoder, EncoderDecoder
 from model.backends import encoder_batch
 from model.backends.encoder_batch import PackedBatch, encode_padded
-from model.encoding.capture_pass import CapturedJob, batches, run_encoder
-from model.encoding.teacher_forced import TeacherForcedPass
+from model.encoding.capture_pass import CapturedJob, TeacherForcedPass, run_encoder
 from model.errors import AttentionQueryError
 from model.inspection.captures import maps as map_capture
 from model.inspection.captures.capture import Slices
@@ -27,7 +26,8 @@ from model.inspection.query import (
     resolve_query,
 )
 from model.inspection.results import AttentionTrace
-from model.layers.sublayers import SSRU
+from model.layers.block import SSRU
+from model.sequence import batches
 from tests.attention_jobs import (
     NORMS_OF_HEADS,
     Array,
@@ -156,24 +156,16 @@ def test_no_slice_works_on_more_than_its_tokens(
 @pytest.mark.parametrize(
     ("lengths", "expected"),
     [
-        ([(3, 3), (4, 7), (1, 1)], [[(3, 3), (4, 7)], [(1, 1)]]),
-        ([(4, 1), (6, 1), (1, 9)], [[(4, 1), (6, 1)], [(1, 9)]]),
-        ([(1, 1), (50, 3), (1, 1)], [[(1, 1)], [(50, 3)], [(1, 1)]]),
-        ([(3, 50)], [[(3, 50)]]),
+        ([3, 7, 1], [[3, 7], [1]]),
+        ([1, 50, 1], [[1], [50], [1]]),
+        ([50], [[50]]),
         ([], []),
     ],
 )
-def test_a_batch_has_so_many_tokens_on_each_side_or_one_job(
-    lengths: list[tuple[int, int]], expected: list[list[tuple[int, int]]]
+def test_a_batch_has_so_many_tokens_or_one_item(
+    lengths: list[int], expected: list[list[int]]
 ) -> None:
-    query = AttentionQuery({CROSS: (0,)}, (0,))
-    jobs = [AttentionJob([5] * source, [6] * target, (query,)) for source, target in lengths]
-    recorded = [CapturedJob(job, new_captures(job, torch.device("cpu"), 10)) for job in jobs]
-    found = [
-        [(len(each.job.source), len(each.job.target)) for each in batch]
-        for batch in batches(recorded, lambda each: each.lengths, 10)
-    ]
-    assert found == expected
+    assert [*batches(lengths, lengths, 10)] == expected
 
 
 REDUCTIONS: dict[Reduction, Callable[[Array], Array]] = {
@@ -330,14 +322,14 @@ def test_what_nobody_asks_about_is_not_computed(
     family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = family.model(encoder_layers=3)
-    monkeypatch.setattr(Decoder, "logits", raises)
+    monkeypatch.setattr(Decoder, "logits_of", raises)
     monkeypatch.setattr(model.encoder.layers[2].feed_forward, "forward", raises)
     found = results(
         model, [AttentionJob([5, 6, 0], [], (AttentionQuery({ENCODER: (2, 0)}, (0, 1)),))]
     )
     assert_rows_sum_to_one(found[0])
     monkeypatch.undo()
-    monkeypatch.setattr(Decoder, "logits", raises)
+    monkeypatch.setattr(Decoder, "logits_of", raises)
     monkeypatch.setattr(model.decoder.layers[0].feed_forward, "forward", raises)
     monkeypatch.setattr(model.decoder.layers[1], "forward", raises)
     job = AttentionJob([5, 6, 0], [7, 0], (AttentionQuery({CROSS: (0,)}, (0, 1)),))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.stack import EncoderDecoder
 from model.backends.encoder_batch import PackedBatch, encode_padded, run_layers
 from model.config import NormPosition
 from model.encoding import embedding as encoding

@@ -12,11 +12,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.stack import EncoderDecoder
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
-from model.encoding.capture_pass import CapturePass
-from model.encoding.teacher_forced import TeacherForcedPass
+from model.encoding.capture_pass import CapturePass, TeacherForcedPass
 from model.inspection.query import AttentionJob, AttentionKind, resolve_query
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished
 from model.sequence import Sequence as SourceSequence

@@ -1,16 +1,21 @@
-"""Captures functions as CUDA graphs; the functions use only tensors at fixed addresses.
+"""Captures functions as CUDA graphs, and copies integers to and from their fixed tensors.
 
 One launch of a graph replaces the launches of all its kernels. A decode step of the built-in models
-has dozens of kernels.
+has dozens of kernels. The copies are asynchronous: the call that starts a copy returns before the
+copy has ended. Each pinned buffer therefore has an event that marks the end of its last copy.
 """
 
 import logging
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import cycle
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 logger = logging.getLogger("regard.graphs")
 
@@ -84,7 +89,9 @@ class Graphs:
                     self.captured[function.__name__, shape] = captured(function, shape, pool)
         finally:
             torch.cuda.current_stream().wait_stream(stream)
-        self.native_bytes = pool_bytes(pool)
+        segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        own = [each for each in segments if tuple(each.get("segment_pool_id", ())) == tuple(pool)]
+        self.native_bytes = sum(each["total_size"] for each in own)
 
 
 def captured(function: Function, shape: Shape, pool: Any) -> torch.cuda.CUDAGraph:
@@ -102,10 +109,64 @@ def captured(function: Function, shape: Shape, pool: Any) -> torch.cuda.CUDAGrap
     return graph
 
 
-def pool_bytes(pool: Any) -> int:
-    segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
-    return sum(
-        segment["total_size"]
-        for segment in segments
-        if tuple(segment.get("segment_pool_id", ())) == tuple(pool)
-    )
+Integers = NDArray[np.int64]
+
+
+class Slot:
+    """A pinned buffer on the host, with an event for its last copy."""
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        is_cuda = device.type == "cuda"
+        self.device = device
+        self.tensor = torch.zeros(size, dtype=torch.long, pin_memory=is_cuda)
+        self.numbers: Integers = self.tensor.numpy()
+        self.event = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call]
+
+    def copy(self, source: Tensor, target: Tensor) -> None:
+        """Starts a copy between the buffer and a tensor on the device."""
+        target.copy_(source, non_blocking=True)
+        if self.event is not None:
+            self.event.record(torch.cuda.current_stream(self.device))
+
+    def wait(self) -> None:
+        """Waits until the last copy has ended; returns at once if there was none."""
+        if self.event is not None:
+            self.event.synchronize()
+
+
+class Uploads:
+    """Copies integers from the host to one fixed tensor on the device.
+
+    The device runs copies and kernels in the order of their launch. A kernel therefore reads the
+    integers of the latest `send` that preceded its launch. At most `slots` copies are pending.
+    """
+
+    def __init__(self, size: int, device: torch.device, slots: int = 16) -> None:
+        self.slots = cycle([Slot(size, device) for _ in range(slots)])
+        self.arrived = torch.zeros(size, dtype=torch.long, device=device)
+
+    def send(self, *parts: Integers) -> None:
+        """Copies the concatenated parts to the first elements of `arrived`.
+
+        Waits only if all slots have pending copies.
+        """
+        numbers = np.concatenate([part.ravel() for part in parts])
+        size, slot = len(numbers), next(self.slots)
+        slot.wait()
+        slot.numbers[:size] = numbers
+        slot.copy(slot.tensor[:size], self.arrived[:size])
+
+
+class Downloads:
+    """Copies integers from the device to the host while the device goes on computing.
+
+    If all slots are in use, a copy overwrites the oldest one, even if it is unread.
+    """
+
+    def __init__(self, size: int, device: torch.device, slots: int) -> None:
+        self.slots = cycle([Slot(size, device) for _ in range(slots)])
+
+    def fetch(self, numbers: Tensor) -> Slot:
+        slot = next(self.slots)
+        slot.copy(numbers, slot.tensor[: len(numbers)])
+        return slot

@@ -20,9 +20,8 @@ import torch
 from torch import Tensor
 
 from model.architectures.embedding import NO_TOKEN, start_token
-from model.architectures.output import FullOutput, force_first
-from model.architectures.seq2seq import Decoder, Encoder, EncoderDecoder
-from model.architectures.shortlist import FixedShortlist, Ids
+from model.architectures.output import FixedShortlist, FullOutput, Ids, force_first
+from model.architectures.stack import EncoderDecoder
 from model.backends.base import (
     Decoded,
     DecodeStep,
@@ -31,27 +30,21 @@ from model.backends.base import (
     completed_step,
     first_token,
 )
-from model.backends.cuda.graphs import Function, Graphs, Shape
-from model.backends.cuda.staging import Downloads, Slot, Uploads, upload
-from model.backends.decoder_batch import StepBatch
-from model.backends.encoder_batch import encode_padded, run_whole
-from model.layers.attention import fuse_projections
-from model.layers.cache import DecodingCache
-from model.layers.row_kernels import PLAIN, RowKernels
+from model.backends.cuda.graphs import Downloads, Function, Graphs, Shape, Slot, Uploads
+from model.backends.decoder_batch import DecodingCache, StepBatch
+from model.backends.encoder_batch import encode_padded, round_up, run_whole, upload
+from model.layers.attention import PLAIN, RowKernels, fuse_projections
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_ROWS = 8
 """A step of one row takes as long as a step of eight rows. It would also use kernels for vectors,
 which sum in another order and therefore round differently."""
 
-MIN_WIDTH = 32
-"""Smallest padded length of a source, in tokens."""
+MIN_WIDTH = 32  # smallest padded length of a source, in tokens
 
-MOST_ROWS = 1024
-FEWEST_ROWS = 64
-"""Bounds of the default number of rows. On an H200, 2,048 rows give 15 % more sentences a second
-than 1,024 rows, but each sentence takes longer. A row takes 0.33 MB of memory, mostly for the keys
-and values of 128 source tokens."""
+FEWEST_ROWS, MOST_ROWS = 64, 1024
+"""Bounds of the default number of rows. A row takes 0.33 MB of memory, mostly for the keys and
+values of 128 source tokens. For this figure and the next, see docs/decisions.md, "GPU"."""
 
 MOVES = (4, 8, 16, 32, 64, 128)
 """Numbers of rows that a graph can copy. A copy of more rows runs without a graph."""
@@ -60,16 +53,11 @@ TOKENS_PER_CALL = 4
 """Number of tokens of each row that one launch decodes.
 
 A launch decodes only one token if scores are requested, if the caller asks for fewer tokens, or if
-no row may get this many. While the host starts a launch and handles its tokens, an H200 decodes
-about one token of each of 1,024 rows.
+no row may get this many.
 """
 
 OUTPUT_MULTIPLE = 64
-"""The output layer is padded to a multiple of this number of ids.
-
-cuBLAS has fast kernels only for matrices whose rows begin at multiples of 16 bytes. On an H200, the
-logits of 256 rows take 204 µs for OPUS-MT's 58,101 ids, and 35 µs if they are padded to 58,112 ids.
-"""
+"""The output layer is padded to a multiple of this number of ids, for which cuBLAS is faster."""
 
 ENCODE_TOKENS = 2048
 """Maximum number of padding tokens that a batch may add to join sources of different lengths.
@@ -86,10 +74,8 @@ Placed = tuple[int, Sequence]
 class CudaRunner(ModelRunner):
     """Decodes over the whole vocabulary on a GPU, one launch ahead of the engine.
 
-    Ids outside a shortlist have logits of -inf.
-
-    The runner also works on a CPU, with the same results. Graphs and asynchronous copies are not
-    used there.
+    Ids outside a shortlist have logits of -inf. The runner also works on a CPU, with the same
+    results, without graphs and asynchronous copies.
     """
 
     pipeline_depth = 1
@@ -118,17 +104,15 @@ class CudaRunner(ModelRunner):
             others = np.setdiff1d(np.arange(config.target_vocab_size), shortlist.candidates)
             forbidden = [*forbidden, *others.tolist()]
         self.output = FullOutput(model.decoder, forbidden, OUTPUT_MULTIPLE)
-        self.logits = torch.zeros(rows, self.output.columns, device=device, dtype=model.dtype)
-        self.tables = [self._positions(part) for part in (model.encoder, model.decoder)]
+        self.logits = torch.zeros(rows, len(self.output.bias), device=device, dtype=model.dtype)
+        for part in (model.encoder, model.decoder):
+            # Graphs read the address of the table, so it has its full length.
+            part.embedding.ensure_length(max(widest, self.max_target_tokens))
+        self.tables = model.encoder.embedding.table, model.decoder.embedding.table
         self.uploads = Uploads(2 * max(limits.max_batch_tokens, widest, rows + MOVES[-1]), device)
         self.chosen = torch.zeros(rows * self.tokens_per_call, dtype=torch.long, device=device)
         self.downloads = Downloads(len(self.chosen), device, slots=self.pipeline_depth + 2)
         self.graphs = Graphs(device)
-
-    def _positions(self, part: Encoder | Decoder) -> Tensor:
-        # Graphs read the address of the table, so it has its full length.
-        part.embedding.ensure_length(max(self.source_widths[-1], self.max_target_tokens))
-        return part.embedding.table
 
     def capture(self) -> None:
         """Captures all graphs, in some seconds; the batch must be empty."""
@@ -172,15 +156,13 @@ class CudaRunner(ModelRunner):
         for each in sorted(waiting, key=lambda placed: len(placed[1].source), reverse=True):
             own = fit(self.source_widths, len(each[1].source))
             fits = (len(group) + 1) * width <= self.limits.max_batch_tokens
-            if group and fits and padding + width - own <= ENCODE_TOKENS:
-                group.append(each)
-                padding += width - own
-                continue
-            if group:
-                yield width, group
-            group, width, padding = [each], own, 0
-        if group:
-            yield width, group
+            if not (group and fits and padding + width - own <= ENCODE_TOKENS):
+                if group:
+                    yield width, group
+                group, width, padding = [], own, 0
+            group.append(each)
+            padding += width - own
+        yield width, group
 
     def _enter(self, width: int, group: list[Placed]) -> BatchStats:
         size, count = len(group), fit(self._batch_sizes(width), len(group))
@@ -205,7 +187,7 @@ class CudaRunner(ModelRunner):
         mask = torch.arange(width, device=rows.device) < lengths[:, None]  # (B, S)
         memory = encode_padded(self.model.encoder, source, mask)
         projected = self.model.decoder.project_cross_kv(memory)
-        self.cache.fill_rows(rows, projected, mask)
+        self.cache.fill_rows(rows, projected, lengths)
         self.tokens.index_fill_(0, rows, start_token(self.config))
         self.first_ids.index_copy_(0, rows, first_ids)
 
@@ -248,7 +230,7 @@ class CudaRunner(ModelRunner):
         if self.config.forces_first:
             force_first(logits, self.cache.positions[:rows], self.first_ids[:rows])
         self.kernels.choose(logits, chosen, self.tokens[:rows])
-        self.cache.advance(rows)
+        self.cache.positions[:rows].add_(1)
 
     def _scores(self, scored: SequenceOf[list[int]]) -> list[Scores]:
         lengths = [len(group) for group in scored]
@@ -285,22 +267,16 @@ def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -
     """Returns the default number of rows, a power of two from FEWEST_ROWS to MOST_ROWS.
 
     If the number is above FEWEST_ROWS, the rows take at most a quarter of the memory that remains
-    free beside the graphs.
+    free beside the graphs. The graphs share the intermediate values of the largest batch.
     """
-    config = model.config
+    config, size = model.config, model.dtype.itemsize
     source, target = round_up(limits.max_source_tokens), max_target_tokens(model, limits)
     row = DecodingCache(config, 1, source, target, torch.device("meta"), model.dtype)
-    row_bytes = row.num_bytes + config.target_vocab_size * model.dtype.itemsize
-    rows = max(0, free_bytes - graph_bytes(model, limits)) // 4 // row_bytes
-    return max(FEWEST_ROWS, min(MOST_ROWS, 1 << rows.bit_length() >> 1))
-
-
-def graph_bytes(model: EncoderDecoder, limits: EngineLimits) -> int:
-    """Estimates the bytes that graphs share: the intermediate values of the largest batch."""
-    config = model.config
-    tokens = max(limits.max_batch_tokens, round_up(limits.max_source_tokens))
+    row_bytes = row.num_bytes + config.target_vocab_size * size
     numbers = (5 + 2 * config.decoder_layers) * config.d_model + 2 * config.ffn_dim
-    return tokens * numbers * model.dtype.itemsize
+    graph_bytes = max(limits.max_batch_tokens, source) * numbers * size
+    rows = max(0, free_bytes - graph_bytes) // 4 // row_bytes
+    return max(FEWEST_ROWS, min(MOST_ROWS, 1 << rows.bit_length() >> 1))
 
 
 def max_target_tokens(model: EncoderDecoder, limits: EngineLimits) -> int:
@@ -308,7 +284,7 @@ def max_target_tokens(model: EncoderDecoder, limits: EngineLimits) -> int:
     return round_up(model.config.max_target_tokens(limits.max_source_tokens) + 1)
 
 
-def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:
+def sizes(first: int, last: int, halves_from: int) -> list[int]:
     """Returns `first`, 2 * `first`, 4 * `first` and so on below `last`, and then `last`.
 
     Sizes of at least `halves_from` are followed by 1.5 times the size, if that is below `last`.
@@ -316,7 +292,7 @@ def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:
     found, size = {last}, first
     while size < last:
         found.add(size)
-        if halves_from is not None and size >= halves_from:
+        if size >= halves_from:
             found.add(min(size * 3 // 2, last))
         size *= 2
     return sorted(found)
@@ -324,10 +300,6 @@ def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:
 
 def fit(allowed: list[int], wanted: int) -> int:
     return allowed[bisect_left(allowed, wanted)]
-
-
-def round_up(count: int) -> int:
-    return -(-count // 8) * 8
 
 
 logger = logging.getLogger("regard.graphs")

@@ -1,23 +1,23 @@
-"""Implements the kernels of decode steps by programs in Triton's language."""
+"""Implements the kernels of decode steps by programs in Triton's language.
+
+The attention reads the keys and values of one head of one row in blocks. After each block, it keeps
+the largest score, the sum of the exponentials and the sum of the weighted values. The order of
+summation depends only on the number of keys of the row. A row therefore has the same bits in every
+batch. All programs compute in float32.
+
+Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
+"""
 
 from typing import Any
 
 import torch
 import triton
+import triton.language as tl
 from torch import Tensor, nn
 
-from model.backends.cuda.triton_programs import (
-    add_norm_kernel,
-    attend_kernel,
-    choice_kernel,
-    embed_kernel,
-    part_maximum_kernel,
-    recur_kernel,
-)
-from model.layers.row_kernels import KeyValue, RowKernels
+from model.layers.attention import KeyValue, RowKernels
 
-BLOCK = 32
-"""Number of keys that a program reads at once."""
+BLOCK = 32  # keys that a program reads at once
 
 ATTENTION_WARPS = 1
 """An H200 needs 4.3 µs with one warp, 6.0 µs with two, and 9.9 µs with four. This was measured for
@@ -25,8 +25,7 @@ ATTENTION_WARPS = 1
 
 ROW_WARPS = 4  # the time of these programs hardly depends on this number
 
-PART, PART_WARPS = 16384, 4
-"""An H200 chooses the tokens of 1,024 rows of 32,000 ids in 23 µs; PyTorch needs 39 µs."""
+PART, PART_WARPS = 16384, 4  # number of logits that a program reads
 
 
 class TritonKernels(RowKernels):
@@ -113,3 +112,189 @@ def launch_rows(kernel: Any, rows: int, width: int, x: Tensor, *others: Any) -> 
     padded_width = triton.next_power_of_2(width)
     with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
         kernel[(rows,)](x, *others, width=width, padded_width=padded_width, num_warps=ROW_WARPS)
+
+
+@triton.jit
+def attend_kernel(
+    query,
+    key,
+    value,
+    lengths,
+    new_key,
+    new_value,
+    out,
+    query_row,
+    query_head,
+    key_row,
+    key_head,
+    key_position,
+    value_row,
+    value_head,
+    value_position,
+    new_key_row,
+    new_key_head,
+    new_value_row,
+    new_value_head,
+    scale,
+    heads: tl.constexpr,
+    head_dim: tl.constexpr,
+    padded_dim: tl.constexpr,
+    block: tl.constexpr,
+    has_new: tl.constexpr,
+):
+    """Computes the attention (B, 1, H, K) of one head of one row, into the contiguous `out`.
+
+    With `has_new`, the last key and value of each row are in `new_key` and `new_value`, and are
+    written to `key` and `value`. `lengths` includes them. The arguments from `query_row` on are
+    distances in memory, in elements: between rows, heads, or keys of one head. `padded_dim` is a
+    power of two that is at least K. `block` keys are read at once.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1).to(tl.int64)
+    length = tl.load(lengths + row)
+    dims = tl.arange(0, padded_dim)
+    has_dim = dims < head_dim
+    scaled_query = tl.load(
+        query + row * query_row + head * query_head + dims, mask=has_dim, other=0.0
+    )
+    scaled_query = scaled_query.to(tl.float32) * scale
+    keys = key + row * key_row + head * key_head
+    values = value + row * value_row + head * value_head
+    largest = float("-inf")
+    total = 0.0
+    weighted_sum = tl.zeros([padded_dim], tl.float32)
+    if has_new:
+        length = length - 1
+        last_key = tl.load(
+            new_key + row * new_key_row + head * new_key_head + dims, mask=has_dim, other=0.0
+        )
+        last_value = tl.load(
+            new_value + row * new_value_row + head * new_value_head + dims, mask=has_dim, other=0.0
+        )
+        tl.store(keys + length * key_position + dims, last_key, mask=has_dim)
+        tl.store(values + length * value_position + dims, last_value, mask=has_dim)
+        largest = tl.sum(last_key.to(tl.float32) * scaled_query, axis=0)
+        total = 1.0
+        weighted_sum = last_value.to(tl.float32)
+    for first in range(0, length, block):
+        positions = first + tl.arange(0, block)
+        is_key = positions < length
+        mask = is_key[:, None] & has_dim[None, :]
+        part_of_keys = tl.load(
+            keys + positions[:, None] * key_position + dims[None, :], mask=mask, other=0.0
+        )
+        part_of_values = tl.load(
+            values + positions[:, None] * value_position + dims[None, :], mask=mask, other=0.0
+        )
+        scores = tl.sum(part_of_keys.to(tl.float32) * scaled_query[None, :], axis=1)
+        scores = tl.where(is_key, scores, float("-inf"))
+        larger = tl.maximum(largest, tl.max(scores, axis=0))
+        factor = tl.exp(largest - larger)
+        weights = tl.exp(scores - larger)
+        weighted_sum = weighted_sum * factor + tl.sum(
+            part_of_values.to(tl.float32) * weights[:, None], axis=0
+        )
+        total = total * factor + tl.sum(weights, axis=0)
+        largest = larger
+    weighted_sum = weighted_sum / tl.maximum(total, 1e-30)  # 0 for a row without keys
+    target = out + (row * heads + head) * head_dim + dims
+    tl.store(target, weighted_sum.to(out.dtype.element_ty), mask=has_dim)
+
+
+@triton.jit
+def embed_kernel(
+    tokens,
+    positions,
+    weight,
+    table,
+    out,
+    token_row,
+    position_row,
+    scale,
+    width: tl.constexpr,
+    padded_width: tl.constexpr,
+):
+    """Adds the vector of a token to the vector of its position, for one row."""
+    row = tl.program_id(0).to(tl.int64)
+    dims = tl.arange(0, padded_width)
+    has_dim = dims < width
+    token = tl.load(tokens + row * token_row)
+    position = tl.load(positions + row * position_row)
+    has_token = has_dim & (token >= 0)
+    vector = tl.load(weight + token * width + dims, mask=has_token, other=0.0).to(tl.float32)
+    place = tl.load(table + position * width + dims, mask=has_dim, other=0.0).to(tl.float32)
+    summed = vector * scale + place
+    tl.store(out + row * width + dims, summed.to(out.dtype.element_ty), mask=has_dim)
+
+
+@triton.jit
+def add_norm_kernel(
+    x, y, weight, bias, total, normed, epsilon, width: tl.constexpr, padded_width: tl.constexpr
+):
+    """Computes the sum of two vectors, and its layer norm, for one row."""
+    row = tl.program_id(0).to(tl.int64)
+    dims = tl.arange(0, padded_width)
+    has_dim = dims < width
+    places = row * width + dims
+    summed = tl.load(x + places, mask=has_dim, other=0.0).to(tl.float32)
+    summed += tl.load(y + places, mask=has_dim, other=0.0).to(tl.float32)
+    rounded = summed.to(total.dtype.element_ty)
+    tl.store(total + places, rounded, mask=has_dim)
+    summed = rounded.to(tl.float32)
+    mean = tl.sum(summed, axis=0) / width
+    centred = tl.where(has_dim, summed - mean, 0.0)
+    variance = tl.sum(centred * centred, axis=0) / width
+    scaled = centred / tl.sqrt(variance + epsilon)
+    scaled = scaled * tl.load(weight + dims, mask=has_dim, other=0.0).to(tl.float32)
+    scaled += tl.load(bias + dims, mask=has_dim, other=0.0).to(tl.float32)
+    tl.store(normed + places, scaled.to(normed.dtype.element_ty), mask=has_dim)
+
+
+@triton.jit
+def recur_kernel(forget, update, cell, out, width: tl.constexpr, padded_width: tl.constexpr):
+    """Computes the new cell of an SSRU and its output for one row."""
+    row = tl.program_id(0).to(tl.int64)
+    dims = tl.arange(0, padded_width)
+    has_dim = dims < width
+    places = row * width + dims
+    gate = tl.load(forget + places, mask=has_dim, other=0.0).to(tl.float32)
+    gate = 1.0 / (1.0 + tl.exp(-gate))
+    new = tl.load(update + places, mask=has_dim, other=0.0).to(tl.float32)
+    old = tl.load(cell + places, mask=has_dim, other=0.0).to(tl.float32)
+    new = (gate * old + (1.0 - gate) * new).to(cell.dtype.element_ty)
+    tl.store(cell + places, new, mask=has_dim)
+    positive = tl.maximum(new.to(tl.float32), 0.0)
+    tl.store(out + places, positive.to(out.dtype.element_ty), mask=has_dim)
+
+
+@triton.jit
+def part_maximum_kernel(logits, largest, ids, columns, parts, logits_row, part: tl.constexpr):
+    """Finds the largest of up to `part` logits of one row (B, V), and its id.
+
+    `largest` and `ids` are (B, P) for P `parts` of a row of V `columns`. `logits_row` is the
+    distance in memory between two rows.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    number = tl.program_id(1)
+    columns_read = number * part + tl.arange(0, part)
+    values = tl.load(
+        logits + row * logits_row + columns_read, mask=columns_read < columns, other=float("-inf")
+    ).to(tl.float32)
+    values = tl.where(values == values, values, float("-inf"))  # NaN would win or lose by chance
+    value, index = tl.max(values, axis=0, return_indices=True)
+    tl.store(largest + row * parts + number, value)
+    tl.store(ids + row * parts + number, number * part + index)
+
+
+@triton.jit
+def choice_kernel(largest, ids, chosen, tokens, parts, padded_parts: tl.constexpr):
+    """Writes the id of the largest logit of one row to `chosen` and to `tokens`."""
+    row = tl.program_id(0).to(tl.int64)
+    numbers = tl.arange(0, padded_parts)
+    is_part = numbers < parts
+    values = tl.load(largest + row * parts + numbers, mask=is_part, other=float("-inf"))
+    part_ids = tl.load(ids + row * parts + numbers, mask=is_part, other=0)
+    best = tl.argmax(values, axis=0)
+    token = tl.sum(tl.where(numbers == best, part_ids, 0), axis=0).to(tl.int64)
+    tl.store(chosen + row, token)
+    tl.store(tokens + row, token)

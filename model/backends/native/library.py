@@ -33,13 +33,11 @@ from model.config import (
     NormSpec,
 )
 from model.precision import Precision, select_precision
-from model.quantization.asymmetric import AsymmetricInt8Linear
-from model.quantization.int8 import PANEL, Int8Linear, shape_of
+from model.quantization.int8 import PANEL, AsymmetricInt8Linear, Int8Linear, shape_of
 
 logger = logging.getLogger("regard.native")
 
-LANES = 16
-"""Number of floats in a vector of the native code (LANES in csrc/simd/vectors.h)."""
+LANES = 16  # floats in a vector of the native code, as in csrc/simd/vectors.h
 
 INSTRUCTION_SETS = ("amx", "avx512vnni", "avx2", "neon")
 """Instruction sets, best first. The build for a set is the extension module `_<name>`."""
@@ -59,15 +57,14 @@ def fields(*groups: tuple[Any, str]) -> list[tuple[str, Any]]:
     return [(name, kind) for kind, names in groups for name in names.split()]
 
 
-class MatrixSpec(Structure):
-    """Mirrors MatrixSpec in matrix.h."""
+# Each structure mirrors the one of its name in csrc; `ShortlistSpec` mirrors `Shortlist`.
 
+
+class MatrixSpec(Structure):
     _fields_ = fields((c_void_p, "values scales bias"), (c_int32, "out in is_packed"))
 
 
 class WeightList(Structure):
-    """Mirrors WeightList in weights.h."""
-
     _fields_ = [
         ("matrices", POINTER(MatrixSpec)),
         ("norms", POINTER(c_void_p)),
@@ -84,8 +81,6 @@ class WeightList(Structure):
 
 
 class Sizes(Structure):
-    """Mirrors Sizes in transformer.h."""
-
     _fields_ = fields(
         (c_int32, "d_model heads ffn encoder_layers decoder_layers source_vocab target_vocab"),
         (c_int32, "decoder activation is_pre_norm norms_keys positions eos"),
@@ -95,22 +90,16 @@ class Sizes(Structure):
 
 
 class Weights(Structure):
-    """Mirrors Weights in transformer.h."""
-
     _fields_ = fields(
         (WeightList, "layers"), (MatrixSpec, "source target output"), (c_void_p, "positions")
     )
 
 
 class ShortlistSpec(Structure):
-    """Mirrors Shortlist in output.h."""
-
     _fields_ = fields((c_void_p, "offsets candidates"), (c_int32, "frequent is_shared"))
 
 
 class TextSizes(Structure):
-    """Mirrors TextSizes in text_encoder.h."""
-
     _fields_ = fields(
         (c_int32, "d_model heads kv_heads head_dim ffn layers vocab positions position_offset"),
         (c_int32, "bias_length is_bias_shared"),
@@ -120,8 +109,6 @@ class TextSizes(Structure):
 
 
 class TextWeights(Structure):
-    """Mirrors TextWeights in text_encoder.h."""
-
     _fields_ = fields(
         (WeightList, "layers"),
         (c_void_p, "tokens positions type"),
@@ -130,8 +117,6 @@ class TextWeights(Structure):
 
 
 class Searches(Structure):
-    """Mirrors Searches in beams.h."""
-
     _fields_ = fields(
         (c_int32, "count"),
         (c_void_p, "beams rows"),
@@ -139,12 +124,6 @@ class Searches(Structure):
         (c_void_p, "tokens totals best_totals parents ids"),
     )
 
-
-STRUCTURES = (
-    *(MatrixSpec, WeightList, Sizes, Weights, ShortlistSpec),
-    *(TextSizes, TextWeights, Searches),
-)
-"""The structures of all calls, in the order of regard_structures in batch.cpp."""
 
 OUT_OF_MEMORY = -1
 """Status of a native call that could not allocate memory. guarded.h returns the same value."""
@@ -201,12 +180,6 @@ class Library:
             entry.restype, entry.argtypes = result, arguments
             setattr(self, function, entry)
 
-    def has_structures(self) -> bool:
-        found = np.zeros(2 * len(STRUCTURES), np.int32)
-        count: int = self.structures(address(found))
-        sizes: list[int] = found[:count].tolist()
-        return sizes == [ctypes.sizeof(each) for each in STRUCTURES]
-
     def __getattr__(self, name: str) -> Any:
         """Tells type checkers that the constructor sets functions."""
         raise AttributeError(name)
@@ -237,7 +210,7 @@ def load_libraries(folder: Path = Path(__file__).parent / "csrc") -> list[Librar
         if spec is None or spec.origin is None:
             continue
         shared = ctypes.CDLL(spec.origin)
-        if not (is_of_sources(shared, folder) and Library(shared, name).has_structures()):
+        if not is_of_sources(shared, folder):
             logger.warning(
                 "native build %s was compiled from other sources and is not used: run make install",
                 name,
@@ -316,10 +289,13 @@ def int32(values: Any) -> NDArray[np.int32]:
 
 
 class NativeModel:
-    """A native model that reads the weights of a PyTorch model in place."""
+    """A native model that reads the weights of a PyTorch model in place.
 
-    def __init__(self, library: Library) -> None:
-        self.library = library
+    A `library` of None stands for the best build that this processor can run.
+    """
+
+    def __init__(self, library: Library | None = None) -> None:
+        self.library = library or LIBRARIES[0]
         self.kept: list[NDArray[np.generic]] = []  # arrays that the native model reads
         self.handle = c_void_p()
         self.native_bytes = 0
@@ -364,3 +340,13 @@ class NativeModel:
         check(new(*map(ctypes.byref, (*arguments, self.handle))))
         weakref.finalize(self, delete, self.handle)
         self.native_bytes = getattr(self.library, f"{kind}_bytes")(self.handle)
+
+
+class NativeBatch:
+    """A native batch, which reads its model until it is deleted together with this object."""
+
+    def __init__(self, model: NativeModel, kind: str, *sizes: int) -> None:
+        self.model, self.handle = model, c_void_p()
+        new = getattr(model.library, f"{kind}_new")
+        check(new(model.handle, *sizes, ctypes.byref(self.handle)))
+        weakref.finalize(self, getattr(model.library, f"{kind}_delete"), self.handle)

@@ -1,24 +1,24 @@
-"""Implements the runner of int8 models on a CPU: one native call decodes several tokens per row.
+"""Runs int8 models on a CPU in native code, which does not pad.
 
-The native code does not pad, and computes each row on its own. The matrix products are sums of
-integers. A sentence's translation therefore has the same bits in every batch.
+One call decodes several tokens per row of a translation model, or computes a part of a layer of a
+text encoder. The results for a text have the same bits in every batch (docs/decisions.md).
 """
 
 import ctypes
-import weakref
 from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from model.architectures.embedding import NO_TOKEN, Embedding, sinusoid_table, start_token
-from model.architectures.seq2seq import EncoderDecoder
-from model.architectures.shortlist import AnyShortlist, FixedShortlist, Ids
+from model.architectures.output import AnyShortlist, FixedShortlist, Ids
+from model.architectures.stack import EncoderDecoder, TextEncoder
 from model.backends.base import (
     Continuations,
     Decoded,
@@ -27,38 +27,40 @@ from model.backends.base import (
     completed_step,
     first_token,
 )
+from model.backends.encoder_batch import LayerBatch
 from model.backends.native.library import (
     ACTIVATIONS,
-    LIBRARIES,
+    LANES,
     Library,
     MatrixSpec,
+    NativeBatch,
     NativeModel,
     Searches,
     ShortlistSpec,
     Sizes,
+    TextSizes,
+    TextWeights,
     Weights,
     address,
     check,
     int32,
 )
-from model.config import DecoderKind, ModelConfig, NormPosition
+from model.config import DecoderKind, ModelConfig, NormPosition, Rope
 from model.inspection.captures.capture import Slices
-from model.quantization.int8 import Int8Linear, pack
-from model.sequence import BatchStats, EngineLimits, Sequence
+from model.layers.positions import rotations
+from model.quantization.int8 import AsymmetricInt8Linear, Int8Linear, pack
+from model.sequence import BatchStats, EngineLimits, Sequence, batches
 
 TOKENS_PER_CALL = 52
-"""Maximum number of tokens per row in one call.
+"""Maximum number of tokens per row in one call (docs/decisions.md, "Native code").
 
-Calls of one token were slower: with 32 rows, Python took an eighth of the time. Finished rows and
-waiting sequences wait for the end of the call (19 ms at 32 rows, 34 ms at 64 rows).
+Finished rows and waiting sequences wait for the end of the call: 19 ms at 32 rows, 34 ms at 64.
 """
 
 ENCODE_TOKENS = 512
 """Maximum number of tokens encoded in one call; a longer source is encoded alone. Each token takes
 6 kB of memory. Longer calls would not be faster per token."""
 
-
-DECODERS = {DecoderKind.SSRU: 0, DecoderKind.SELF_ATTENTION: 1}
 EVERY_HEAD = -1
 """Value of `recorded_head` that selects the mean over all heads. attention.h has the same value."""
 
@@ -75,22 +77,22 @@ class PackedModel(NativeModel):
         self,
         model: EncoderDecoder,
         limits: EngineLimits,
-        library: Library,
+        library: Library | None = None,
         shortlist: AnyShortlist | None = None,
     ) -> None:
         super().__init__(library)
-        parts = model.encoder.layers, model.encoder.norm, model.decoder.layers, model.decoder.norm
-        every = (module for part in parts for module in part.modules())
-        modules = (module for module in every if not isinstance(module, nn.Identity))
-        layers = self.linears_and_norms(modules, Int8Linear)
-        output = self._output(model, shortlist)
+        encoder, decoder = model.encoder, model.decoder
+        parts = nn.ModuleList([encoder.layers, encoder.norm, decoder.layers, decoder.norm])
+        modules = [module for module in parts.modules() if not isinstance(module, nn.Identity)]
+        output = self._output(model, shortlist)  # before the tables, whose memory it may replace
         weights = Weights(
-            layers,
-            self._table(model.encoder.embedding),
-            self._table(model.decoder.embedding),
+            self.linears_and_norms(modules, Int8Linear),
+            self._table(encoder.embedding),
+            self._table(decoder.embedding),
             output,
             self._positions(model.config, limits),
         )
+        self.width = model.config.d_model
         self.shortlist = shortlist  # the native model reads the arrays of the shortlist
         sizes = native_sizes(model.config, limits)
         self.create("model", sizes, weights, native_shortlist(shortlist))
@@ -136,7 +138,7 @@ def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
         config.decoder_layers,
         config.source_vocab_size,
         config.target_vocab_size,
-        DECODERS[config.decoder],
+        config.decoder is DecoderKind.SELF_ATTENTION,
         ACTIVATIONS[config.activation],
         config.norm is NormPosition.PRE,
         config.norms_keys,
@@ -159,11 +161,7 @@ def native_shortlist(shortlist: AnyShortlist | None) -> ShortlistSpec:
 
 
 class NativeRunner(ModelRunner):
-    """Encodes sequences without padding, and decodes several tokens per row in one call.
-
-    The int8 model is on the CPU, and `can_serve` is true for its config. A `library` of None stands
-    for the best build that this processor can run.
-    """
+    """Runs an int8 translation model on a CPU; `can_serve` is true for its config."""
 
     tokens_per_call = TOKENS_PER_CALL
     searches_apart = True
@@ -175,38 +173,24 @@ class NativeRunner(ModelRunner):
         shortlist: AnyShortlist | None = None,
         library: Library | None = None,
     ) -> None:
-        self.model = model
-        self.config = model.config
-        self.limits = limits
-        self.shortlist = shortlist
-        self.library = library or LIBRARIES[0]
-        self.packed = PackedModel(model, limits, self.library, shortlist)
-        self.forced_decoder = NativeForcedDecoder(model.config, self.packed)
-        self.finalizer: weakref.finalize[..., NativeRunner] | None = None
+        self.model, self.config = model, model.config
+        self.limits, self.shortlist = limits, shortlist
+        self.packed = PackedModel(model, limits, library, shortlist)
+        self.library = self.packed.library
+        self.start = start_token(model.config)
+        self.forced_decoder = partial(decode_forced, self.packed, self.start)
         self.clear()
 
     def clear(self) -> None:
-        if self.finalizer is not None:
-            self.finalizer()  # frees the batch that the new one replaces
         rows = self.limits.max_rows
-        self.batch = ctypes.c_void_p()
-        check(self.library.batch_new(self.packed.handle, rows, ctypes.byref(self.batch)))
-        # The batch reads the packed weights until the batch is deleted. The finaliser therefore
-        # keeps the weights alive.
-        self.finalizer = weakref.finalize(self, delete_batch, self.packed, self.batch)
+        vars(self).pop("batch", None)  # its memory is free before the new batch takes some
+        self.batch = NativeBatch(self.packed, "batch", rows)
         self.tokens = np.full(rows, NO_TOKEN, np.int32)
         self.sources: list[list[int]] = [[]] * rows
 
     def groups(self, sequences: SequenceOf[Sequence]) -> Iterator[list[Sequence]]:
-        group: list[Sequence] = []
-        tokens, limit = 0, min(self.limits.max_batch_tokens, ENCODE_TOKENS)
-        for sequence in sequences:
-            if group and tokens + len(sequence.source) > limit:
-                yield group
-                group, tokens = [], 0
-            group.append(sequence)
-            tokens += len(sequence.source)
-        yield group
+        lengths = [len(sequence.source) for sequence in sequences]
+        return batches(sequences, lengths, min(self.limits.max_batch_tokens, ENCODE_TOKENS))
 
     def encode(self, row: int, group: list[Sequence]) -> BatchStats:
         # The encoding of a finished sequence stays in memory until a new sequence takes its place.
@@ -219,12 +203,11 @@ class NativeRunner(ModelRunner):
         records = int32([sequence.options.return_attention for sequence in group])
         first_ids = int32([first_token(sequence) for sequence in group])
         arrays = lengths, tokens, copies, records, first_ids
-        check(self.library.batch_enter(self.batch, row, len(group), *map(address, arrays)))
-        start = start_token(self.config)
+        check(self.library.batch_enter(self.batch.handle, row, len(group), *map(address, arrays)))
         for sequence in group:
             end = row + sequence.options.beam_size
             self.sources[row:end] = [sequence.source] * (end - row)
-            self.tokens[row:end] = start
+            self.tokens[row:end] = self.start
             row = end
         return BatchStats("encode", len(group), len(tokens), 0)
 
@@ -234,7 +217,7 @@ class NativeRunner(ModelRunner):
         tokens = min(self.tokens_per_call, max_tokens)
         best, left = np.empty((rows, tokens), np.int32), int32(remaining)
         places = address(left), address(self.tokens), address(best)
-        check(self.library.batch_decode(self.batch, rows, tokens, *places))
+        check(self.library.batch_decode(self.batch.handle, rows, tokens, *places))
         return completed_step(Decoded(best))
 
     def search(
@@ -246,7 +229,7 @@ class NativeRunner(ModelRunner):
         best, parents, ids = np.empty(shape), np.empty(shape, np.int32), np.empty(shape, np.int32)
         arrays: list[NDArray[Any]] = [self.tokens, sums, best, parents, ids]
         searches = Searches(len(groups), *map(address, (beams, rows)), steps, *map(address, arrays))
-        check(self.library.batch_search(self.batch, ctypes.byref(searches)))
+        check(self.library.batch_search(self.batch.handle, ctypes.byref(searches)))
         ends = 2 * np.cumsum(sizes)
         places = [slice(end - 2 * size, end) for end, size in zip(ends, sizes, strict=True)]
         # Each array becomes a list once for all searches, because a conversion takes about 0.3 µs.
@@ -258,7 +241,7 @@ class NativeRunner(ModelRunner):
 
     def attention(self, row: int, tokens: int) -> NDArray[np.float32]:
         weights = np.empty((tokens, len(self.sources[row])), np.float32)
-        check(self.library.batch_attention(self.batch, row, weights.size, address(weights)))
+        check(self.library.batch_attention(self.batch.handle, row, weights.size, address(weights)))
         return weights
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
@@ -267,70 +250,148 @@ class NativeRunner(ModelRunner):
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
         from_rows, to_rows = int32(source), int32(target)
         places = address(from_rows), address(to_rows)
-        check(self.library.batch_copy(self.batch, len(source), *places))
+        check(self.library.batch_copy(self.batch.handle, len(source), *places))
         self.tokens[target] = self.tokens[source]
         moved = [self.sources[row] for row in source]
         for row, tokens in zip(target, moved, strict=True):
             self.sources[row] = tokens
 
     def leave(self, first: int, end: int) -> None:
-        check(self.library.batch_leave(self.batch, first))
+        check(self.library.batch_leave(self.batch.handle, first))
 
 
-def delete_batch(packed: PackedModel, batch: ctypes.c_void_p) -> None:
-    packed.library.batch_delete(batch)
+ROWS = 16  # targets that are decoded together
 
 
-ROWS = 16
-"""Number of targets that are decoded together."""
-
-
-class NativeForcedDecoder:
+def decode_forced(
+    packed: PackedModel, start: int, sources: SequenceOf[list[int]], targets: SequenceOf[list[int]]
+) -> Slices[list[Tensor]]:
     """Computes hidden states of given targets, with the same bits as the native decode steps."""
+    found: list[Tensor] = []
+    for first in range(0, len(sources), ROWS):
+        part = slice(first, first + ROWS)
+        found += yield from decode_together(packed, start, sources[part], targets[part])
+    return found
 
-    def __init__(self, config: ModelConfig, packed: PackedModel) -> None:
-        self.packed = packed
-        self.width = config.d_model
-        self.start = start_token(config)
 
-    def __call__(
-        self, sources: SequenceOf[list[int]], targets: SequenceOf[list[int]]
-    ) -> Slices[list[Tensor]]:
-        found: list[Tensor] = []
-        for first in range(0, len(sources), ROWS):
-            part = slice(first, first + ROWS)
-            found += yield from self._decode(sources[part], targets[part])
-        return found
+def decode_together(
+    packed: PackedModel, start: int, sources: SequenceOf[list[int]], targets: SequenceOf[list[int]]
+) -> Slices[list[Tensor]]:
+    library, count = packed.library, len(sources)
+    hidden = [np.empty((len(target), packed.width), np.float32) for target in targets]
+    tokens, best = int32([start] * count), np.empty((count, 1), np.int32)
+    batch = NativeBatch(packed, "batch", count)
+    for row, source in enumerate(sources):
+        arrays = [*map(int32, ([len(source)], source, [1], [0], [NO_TOKEN]))]
+        check(library.batch_enter(batch.handle, row, 1, *map(address, arrays)))
+        yield
+    for step in range(max(map(len, targets))):
+        rows = int32([row for row in range(count) if step < len(targets[row])])
+        left = int32([step < len(target) for target in targets])
+        places = address(left), address(tokens), address(best)
+        check(library.batch_decode(batch.handle, count, 1, *places))
+        states = np.empty((len(rows), packed.width), np.float32)
+        check(library.batch_hidden(batch.handle, len(rows), address(rows), address(states)))
+        for row, state in zip(rows.tolist(), states, strict=True):
+            hidden[row][step] = state
+            tokens[row] = targets[row][step]
+        yield
+    return [torch.from_numpy(each) for each in hidden]
 
-    def _decode(
-        self, sources: SequenceOf[list[int]], targets: SequenceOf[list[int]]
-    ) -> Slices[list[Tensor]]:
-        library, count = self.packed.library, len(sources)
-        hidden = [np.empty((len(target), self.width), np.float32) for target in targets]
-        tokens, best = int32([self.start] * count), np.empty((count, 1), np.int32)
-        with self._new_batch(count) as batch:
-            for row, source in enumerate(sources):
-                arrays = [*map(int32, ([len(source)], source, [1], [0], [NO_TOKEN]))]
-                check(library.batch_enter(batch, row, 1, *map(address, arrays)))
-                yield
-            for step in range(max(map(len, targets))):
-                rows = int32([row for row in range(count) if step < len(targets[row])])
-                left = int32([step < len(target) for target in targets])
-                places = address(left), address(tokens), address(best)
-                check(library.batch_decode(batch, count, 1, *places))
-                states = np.empty((len(rows), self.width), np.float32)
-                check(library.batch_hidden(batch, len(rows), address(rows), address(states)))
-                for row, state in zip(rows.tolist(), states, strict=True):
-                    hidden[row][step] = state
-                    tokens[row] = targets[row][step]
-                yield
-        return [torch.from_numpy(each) for each in hidden]
 
-    @contextmanager
-    def _new_batch(self, rows: int) -> Iterator[ctypes.c_void_p]:
-        batch = ctypes.c_void_p()
-        check(self.packed.library.batch_new(self.packed.handle, rows, ctypes.byref(batch)))
-        try:
-            yield batch
-        finally:
-            self.packed.library.batch_delete(batch)
+class NativeTextEncoder(NativeModel):
+    """A native encoder that reads the weights of an int8 PyTorch encoder in place.
+
+    The matrices of the encoder are replaced by packed matrices.
+    """
+
+    def __init__(self, encoder: TextEncoder, library: Library | None = None) -> None:
+        super().__init__(library)
+        self.config = encoder.config
+        embedding, positions = encoder.embedding, encoder.embedding.positions
+        last = [] if isinstance(encoder.norm, nn.Identity) else [encoder.norm]
+        weights = TextWeights(
+            self.linears_and_norms(
+                [embedding.norm, *encoder.layers.modules(), *last], AsymmetricInt8Linear
+            ),
+            self.keep(embedding.tokens),
+            None if positions is None else self.keep(positions),
+            None if embedding.types is None else self.keep(embedding.types[0]),
+            self._pointers(encoder.biases(self.config.max_tokens)),
+            self._pointers(self._rotations()),
+        )
+        self.create("text_model", text_sizes(encoder), weights)
+
+    def _pointers(self, tables: SequenceOf[Tensor | None]) -> Any:
+        # Each row of a table is padded for reads of whole vectors; equal layers share one.
+        places = {
+            id(table): None if table is None else self.keep(F.pad(table, (0, LANES)))
+            for table in tables
+        }
+        return (ctypes.c_void_p * len(tables))(*(places[id(table)] for table in tables))
+
+    def _rotations(self) -> list[Tensor | None]:
+        """Returns a row of cosines and sines for each layer: K numbers for each position."""
+        positions = torch.arange(self.config.max_tokens)[None]
+        ropes = [None if block.mixer is None else block.mixer.rope for block in self.config.blocks]
+        tables: dict[Rope | None, Tensor | None] = {None: None}
+        for rope in filter(None, ropes):
+            turns = rotations(positions, self.config.attention.head_dim, rope)
+            halves = [turn.chunk(2, dim=-1)[0] for turn in turns]
+            tables[rope] = torch.cat(halves, dim=-1).view(1, -1)
+        return [tables[rope] for rope in ropes]
+
+
+class TextBatch(LayerBatch):
+    """The native hidden states of a batch of texts."""
+
+    def __init__(self, encoder: NativeTextEncoder, sequences: SequenceOf[list[int]]) -> None:
+        self.library, self.config = encoder.library, encoder.config
+        self.batch = NativeBatch(encoder, "text_batch")
+        self.handle, self.num_layers = self.batch.handle, self.config.layers
+        self.lengths = [len(ids) for ids in sequences]
+        lengths, ids = int32(self.lengths), int32(np.concatenate(sequences))
+        self.num_tokens = len(ids)
+        places = address(lengths), address(ids)
+        check(self.library.text_batch_enter(self.handle, len(sequences), *places))
+
+    def project(self, layer: int, first: int, count: int) -> None:
+        check(self.library.text_batch_project(self.handle, layer, first, count))
+
+    def attend(self, layer: int, first: int, count: int) -> None:
+        check(self.library.text_batch_attend(self.handle, layer, first, count))
+
+    def feed_forward(self, layer: int, first: int, count: int) -> None:
+        check(self.library.text_batch_feed_forward(self.handle, layer, first, count))
+
+    def read(self) -> Tensor:
+        hidden = torch.empty(self.num_tokens, self.config.d_model)
+        check(self.library.text_batch_read(self.handle, self.num_tokens, hidden.data_ptr()))
+        return hidden
+
+
+def text_sizes(encoder: TextEncoder) -> TextSizes:
+    config, block = encoder.config, encoder.config.blocks[0]
+    attention = config.attention
+    tables = [table for table in encoder.biases(1) if table is not None]
+    return TextSizes(
+        config.d_model,
+        attention.heads,
+        attention.kv_heads,
+        attention.head_dim,
+        config.ffn_dim,
+        config.layers,
+        config.vocab_size,
+        config.max_positions,
+        config.position_offset,
+        config.max_tokens if tables else 0,
+        all(len(table) == 1 for table in tables),
+        block.has_gate,
+        attention.qk_norm is not None,
+        block.norm_position is NormPosition.BOTH,
+        block.norm_position is not NormPosition.POST,
+        ACTIVATIONS[block.activation],
+        block.norm.eps,
+        config.embedding_scale,
+        attention.scale or 0.0,
+    )

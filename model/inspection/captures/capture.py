@@ -16,7 +16,7 @@ from model.architectures.embedding import TokenParts
 from model.inspection.query import AttentionKind, AttentionMaps
 from model.inspection.results import AttentionTrace, TokenProbabilities
 from model.layers.attention import MultiHeadAttention
-from model.layers.sublayers import Residual
+from model.layers.block import Residual
 from model.quantization.int8 import Int8Linear
 
 Result = AttentionMaps | AttentionTrace | TokenProbabilities | float
