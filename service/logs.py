@@ -67,12 +67,6 @@ def parts_of(formatter: logging.Formatter, record: logging.LogRecord) -> tuple[s
     return record.msg % shown, [line for fault in faults for line in fault.frames]
 
 
-FORMATTERS: dict[LogFormat, type[logging.Formatter]] = {
-    "text": TextFormatter,
-    "json": JsonFormatter,
-}
-
-
 def environment_format() -> LogFormat:  # for errors before the settings have been read
     return "json" if os.environ.get("REGARD_LOG_FORMAT") == "json" else "text"
 
@@ -110,5 +104,5 @@ def configure_own(level: str, log_format: LogFormat) -> None:
 
 def _handler(log_format: LogFormat) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(FORMATTERS[log_format]())
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     return handler

@@ -84,16 +84,7 @@ NO_ARRIVAL = Arrival()
 class Connection(HttpToolsProtocol):
     """Parses the requests of one connection and writes the replies.
 
-    Attributes:
-        is_open: Whether a request has begun to arrive and is incomplete.
-        is_head: Whether the first line and the headers of a request are incomplete.
-        num_body: Number of bytes of bodies that have arrived.
-        overhead: Number of bytes outside the body, since bytes of the body last arrived.
-        body_began: Value of `num_body` when the last request began.
-        unparsed: Bytes that are parsed when the pipeline is empty. No bytes are read until then.
-        early_refusal: The response to the request that is being read, if it is refused early.
-        fault: The refusal that follows the replies to the requests before it, or None.
-        running: The request whose reply is computed or written. `cycle` is the newest request.
+    `cycle` is the newest request, and `running` the one whose reply is computed or written.
     """
 
     def __init__(
@@ -108,12 +99,16 @@ class Connection(HttpToolsProtocol):
         self.pool = config.pool
         self.settings = config.pool.settings
         self.last_active = self.answered = self.loop.time()
-        self.is_refused = self.is_open = self.is_head = False
-        self.head_began = 0.0
-        self.head_bytes = self.num_body = self.body_began = self.overhead = 0
-        self.unparsed = b""
-        self.early_refusal: Template | None = None
-        self.fault: Refusal | None = None
+        self.is_refused = False
+        self.is_open = False  # whether a request has begun to arrive and is incomplete
+        self.is_head = False  # whether its first line and its headers are incomplete
+        self.head_began, self.head_bytes = 0.0, 0
+        self.num_body = 0  # bytes of bodies that have arrived
+        self.body_began = 0  # value of `num_body` when the last request began
+        self.overhead = 0  # bytes outside the body, since bytes of the body last arrived
+        self.unparsed = b""  # parsed when the pipeline is empty; no bytes are read until then
+        self.early_refusal: Template | None = None  # of the request that is being read
+        self.fault: Refusal | None = None  # follows the replies to the requests before it
         self.running: RequestResponseCycle | None = None
         self.on_lost: Callable[[], None] | None = None
 

@@ -256,10 +256,6 @@ class Settings(BaseSettings):
         return {alias.strip(): name.strip() for alias, name in pairs}
 
     @property
-    def max_alternatives(self) -> int:
-        return self.max_beam_size - 1
-
-    @property
     def placements(self) -> Mapping[str, tuple[str, str]]:
         return self._placements
 

