@@ -432,6 +432,10 @@ class TestHub:
             "0_StaticEmbedding/model.safetensors 0_StaticEmbedding/tokenizer.json modules.json",
         ),
         (
+            "2_Router/router_config.json 2_Router/query_0_Dense/model.safetensors config.json",
+            "2_Router/query_0_Dense/model.safetensors 2_Router/router_config.json config.json",
+        ),
+        (
             "model.safetensors 2_Dense/pytorch_model.bin 2_Dense/config.json a/b/config.json "
             "openvino/config.json ../config.json /config.json",
             "2_Dense/config.json 2_Dense/pytorch_model.bin model.safetensors",

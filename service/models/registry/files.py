@@ -29,10 +29,9 @@ LOADER_FILES = frozenset(
 )
 """Files that a loader reads in addition to the weights. All other files are ignored."""
 
-MODULE_FOLDER = re.compile(r"(?:[a-z]+_)?\d+_[A-Za-z]+(?:/\d+_[A-Za-z]+)?")
-"""Folders of modules of sentence-transformers: `1_Pooling`, or `query_0_Transformer` of a Router.
-
-Those of an Asym are in its own folder."""
+MODULE = r"(?:[a-z]+_)?\d+_[A-Za-z]+"
+MODULE_FOLDER = re.compile(rf"{MODULE}(?:/{MODULE})?")
+"""Folders of modules of sentence-transformers: `1_Pooling`, or `query_0_Dense` of a Router."""
 
 
 def is_sha256(value: object) -> TypeGuard[str]:
