@@ -4,10 +4,9 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from service.text.encodings import decoded
-from service.text.letters import LINE, has_letters, split_margins
 
 # Largest number of lines, tags and strings of a document that is one text. A piece takes up to 700
 # bytes of memory.
@@ -45,8 +44,8 @@ class PassageDocument:
 
     parts: Sequence[str | Passage]
 
-    # Finds the code of the language, which follows group 1. Some formats do not state a language.
-    language: re.Pattern[str] | None = None
+    # Each finds a code of the language, which follows group 1. Some formats state no language.
+    languages: Sequence[re.Pattern[str]] = ()
 
     # Changes the text of a document after all passages have been placed.
     finish: Callable[[str], str] | None = None
@@ -75,9 +74,9 @@ class PassageDocument:
         )
         if self.finish is not None:
             written = self.finish(written)
-        if language and self.language is not None:
-            code = language.replace("-", "_") if self.has_underscores else language
-            written = self.language.sub(lambda found: found[1] + code, written, count=1)
+        code = language.replace("-", "_") if self.has_underscores else language
+        for pattern in self.languages if code else ():
+            written = pattern.sub(lambda found: found[1] + code, written, count=1)
         written = written.encode("utf-8", "replace").decode()  # a lone surrogate becomes `?`
         try:
             return written.encode(self.encoding, self.errors)
@@ -115,40 +114,9 @@ def decode(
     return text[:start], text[start:], encoding
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    prefix: str  # kept characters before the content, such as an indent or a list marker
-    content: str  # without white space at its ends
-    suffix: str  # kept characters after the content, including the line end
-
-    def __str__(self) -> str:
-        return self.prefix + self.content + self.suffix
-
-
-def lines_of(text: str) -> list[Line]:
-    """Splits a text into lines. White space at the ends of a line goes to prefix and suffix."""
-    found = ((split_margins(match[1]), match[2]) for match in LINE.finditer(text) if match[0])
-    return [Line(prefix, content, after + end) for (prefix, content, after), end in found]
-
-
-def joined(lines: Sequence[Line]) -> str | Passage:
-    """Returns one passage for a text over several lines. Lines without letters are kept."""
-    contents = [line.content for line in lines]
-    text, source = " ".join(contents), "".join(map(str, lines))
-    if not has_letters(text):
-        return source
-
-    def place(translation: str) -> str:
-        if translation == text:
-            return source
-        wrapped = wrap(" ".join(translation.split("\n")), contents)
-        kept = [
-            replace(line, content=content) for line, content in zip(lines, wrapped, strict=False)
-        ]
-        kept[-1] = replace(kept[-1], suffix=lines[-1].suffix)
-        return "".join(map(str, kept))
-
-    return Passage(text, place)
+def with_breaks(lines: Sequence[str], breaks: Sequence[str]) -> str:
+    """Joins lines by the breaks of their source, which may have more lines."""
+    return "".join(map(str.__add__, lines, [*breaks[: len(lines) - 1], ""]))
 
 
 def wrap(translation: str, contents: Sequence[str]) -> list[str]:

@@ -82,8 +82,8 @@ def read_json(data: bytes, is_arb: bool = False) -> PassageDocument:
     except RecursionError:
         raise DocumentError("the lists and objects of the file are nested too deep") from None
     parts = [mark, *_parts(text, _OF_JSON, is_arb)]
-    language = _LOCALE if is_arb else None
-    return PassageDocument(parts, language, encoding=encoding, has_underscores=True)
+    languages = (_LOCALE,) if is_arb else ()
+    return PassageDocument(parts, languages, encoding=encoding, has_underscores=True)
 
 
 def read_pairs(data: bytes, syntax: Syntax) -> PassageDocument:
@@ -129,7 +129,7 @@ def read_yaml(data: bytes) -> PassageDocument:
         parts = [mark, *_yaml_parts(text)]
     except yaml.YAMLError as error:
         raise DocumentError(f"the file is not YAML: {' '.join(str(error).split())}") from None
-    return PassageDocument(parts, _ROOT, encoding=encoding)
+    return PassageDocument(parts, (_ROOT,), encoding=encoding)
 
 
 def _yaml_parts(text: str) -> Iterator[str | Passage]:

@@ -1,19 +1,22 @@
 """Reads e-books (.epub): chapters, the table of contents, the title and the description."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
-from lxml import etree
-
-from service.documents.base import DocumentError
-from service.documents.html import is_inside, is_kept
-from service.documents.inline import BlockReader, Role, attribute_block, reader_of
-from service.documents.tagged import Block, Element, local_name
-from service.documents.xml_files import ArchiveDocument, XmlDocument, XmlParser, read_archive
-from service.text.attributes import read_attributes
-from service.text.html_text import INLINE, VOID, says_translated
+from service.documents.base import DocumentError, PassageDocument
+from service.documents.html import read_html
+from service.documents.inline import reader_of
+from service.documents.tagged import Element, local_name
+from service.documents.xml_files import (
+    ArchiveDocument,
+    Member,
+    XmlDocument,
+    XmlParser,
+    read_archive,
+)
 
 CONTAINER = "META-INF/container.xml"
 CHAPTER = "application/xhtml+xml"
@@ -35,7 +38,8 @@ def read_epub(data: bytes) -> ArchiveDocument:
     if package not in members:
         raise DocumentError(f"the package {package[:80]!r} of the e-book is missing")
     names = _chapters(parser.parse(members[package].data, package), package)
-    return ArchiveDocument(members, [package, *names], _read_part, parser)
+    read = partial(_read_part, members=members)
+    return ArchiveDocument(members, [package, *names], read, parser)
 
 
 def _chapters(package: Element, name: str) -> list[str]:
@@ -49,44 +53,17 @@ def _chapters(package: Element, name: str) -> list[str]:
     return [*dict.fromkeys(names)]
 
 
-def _read_part(root: Element, _name: str) -> XmlDocument:
+def _read_part(
+    root: Element, name: str, members: Mapping[str, Member]
+) -> XmlDocument | PassageDocument:
     if (kind := local_name(root)) == "html":
-        blocks = [*BlockReader(_page_role).read(root), *_attributes(root)]
-        for element in root.iterfind(".//*[@translate='yes']"):
-            if any(says_translated(dict(each.attrib)) is False for each in element.iterancestors()):
-                blocks += BlockReader(_page_role).read(element)
-    else:
-        names = ("title", "description") if kind == "package" else ("text",)
-        blocks = reader_of(*names).read(root)
-    return XmlDocument(root, blocks, _set_language)
-
-
-def _attributes(root: Element) -> Iterator[Block]:
-    """Yields a block for each attribute that people read, but not in elements that are kept."""
-    walk = etree.iterwalk(root, events=("start",))
-    for _, element in walk:
-        attributes = dict(element.attrib)
-        if says_translated(attributes) is False:
-            walk.skip_subtree()
-            continue
-        for name in sorted(read_attributes(local_name(element), attributes)):
-            yield attribute_block(element, name)
-        if is_kept(local_name(element), attributes):
-            walk.skip_subtree()
-
-
-def _page_role(element: Element) -> Role:
-    name = local_name(element)
-    if is_kept(name, dict(element.attrib)):
-        return Role.KEPT if is_inside(name) else Role.APART_KEPT
-    if name not in INLINE:
-        return Role.APART
-    return Role.EMPTY if name in VOID else Role.WORDS
+        return read_html(members[name].data)
+    names = ("title", "description") if kind == "package" else ("text",)
+    return XmlDocument(root, reader_of(*names).read(root), _set_language)
 
 
 def _set_language(root: Element, language: str) -> None:
-    for name in ("lang", _XML_LANGUAGE):
-        if root.get(name):
-            root.set(name, language)
+    if root.get(_XML_LANGUAGE):
+        root.set(_XML_LANGUAGE, language)
     for element in islice(root.iter("{*}language"), 1):
         element.text = language

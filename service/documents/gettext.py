@@ -61,7 +61,7 @@ def read_po(data: bytes, keeps_fuzzy: bool = False) -> PassageDocument:
         parts += _entry_parts(comments, entry, keeps_fuzzy, line_end)
     parts.append(text[end:])
     return PassageDocument(
-        parts, _LANGUAGE, encoding=encoding, in_utf8=_in_utf8, has_underscores=True
+        parts, (_LANGUAGE,), encoding=encoding, in_utf8=_in_utf8, has_underscores=True
     )
 
 

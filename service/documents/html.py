@@ -8,58 +8,51 @@ passage: a text to translate.
 """
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
-from enum import Enum
 from functools import partial
 from html import escape
 from itertools import groupby
 
-from service.documents.base import Passage, PassageDocument, decode, skipped_in, wrap
+from service.documents.base import (
+    Passage,
+    PassageDocument,
+    decode,
+    skipped_in,
+    with_breaks,
+    wrap,
+)
 from service.documents.tagged import (
     MAX_UNITS,
     Block,
     Form,
     Node,
-    OpenElements,
     TaggedText,
     Unit,
     is_translated,
     units_of,
     words_of,
 )
-from service.text.attributes import VALUE, filled, read_attributes, values_in
+from service.text.attributes import VALUE, filled, values_in
 from service.text.entities import unescaped
-from service.text.html_text import INLINE, Piece, pieces, says_translated
+from service.text.html_text import pieces, tokens_of
 from service.text.letters import split_margins
 from service.text.markup import Kind, Token
 from service.text.messages import without_syntax
 
-# Elements that can be part of a sentence, and whose content is not translated.
-KEPT_INSIDE = frozenset("code kbd samp var math svg notranslate".split())
-
-# Elements that end a sentence, and whose content is not translated.
-KEPT_APART = frozenset("script style pre textarea iframe template".split())
-
-_CLOSED_BY_THE_NEXT = frozenset("p li td th tr dt dd option".split())
-_LANGUAGE = re.compile(r"""(<html\b[^<>]*?\slang=(["']?))[\w-]*(?=\2[\s>/])""", re.IGNORECASE)
-_CHARSET = re.compile(rb"""<meta\b[^<>]*?charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
+_LANGUAGES = tuple(
+    re.compile(rf"""(<html\b[^<>]*?\s{name}=(["']?))[\w-]*(?=\2[\s>/])""", re.IGNORECASE)
+    for name in ("lang", "xml:lang")
+)
+_CHARSET = re.compile(
+    rb"""<(?:meta\b[^<>]*?charset|\?xml\b[^<>]*?encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE
+)
 
 # Limits on a block that can become one passage: inline elements around a word, and tokens.
 MAX_DEPTH = 100
 MAX_TOKENS = 2 * MAX_UNITS
 
 _WHITE_SPACE = re.compile(r"[ \t\r\n\f]+")
-
-
-class Content(Enum):
-    """The treatment of the content of an element."""
-
-    TRANSLATED = "translated"
-    # Kept because of an attribute. An element in it with `translate="yes"` is translated.
-    UNTRANSLATED = "untranslated"
-    # Kept because of the element's name.
-    KEPT = "kept"
 
 
 def read_html(data: bytes) -> PassageDocument:
@@ -70,7 +63,7 @@ def read_html(data: bytes) -> PassageDocument:
     attributes, finish = attributes_of(tokens)
     parts, skipped = [*Markup().parts(tokens), *attributes], skipped_in(data)
     return PassageDocument(
-        parts, _LANGUAGE, finish, True, encoding, skipped, errors="xmlcharrefreplace"
+        parts, _LANGUAGES, finish, True, encoding, skipped, errors="xmlcharrefreplace"
     )
 
 
@@ -91,69 +84,6 @@ def attributes_of(tokens: Sequence[Token]) -> tuple[list[Passage], Callable[[str
         Passage(escape(value.strip(), quote=False), partial(keep, value)) for value in values
     ]
     return passages, lambda written: filled(written, translations)
-
-
-def is_kept(tag: str, attributes: Mapping[str, str | None]) -> bool:
-    return says_translated(attributes) is False or tag in KEPT_INSIDE or tag in KEPT_APART
-
-
-def is_inside(tag: str) -> bool:
-    return tag in INLINE or tag in KEPT_INSIDE
-
-
-def tokens_of(found: Iterable[Piece], marks_values: bool = False) -> list[Token]:
-    """Joins pieces to tokens. The token of a kept element has its content.
-
-    With `marks_values`, the values of attributes that people read get marks.
-    """
-    around = OpenElements(Content.TRANSLATED)
-    tokens: list[tuple[Kind, list[str]]] = []
-    for piece in found:
-        kind = _kind(piece, around)
-        if kind is None:
-            tokens[-1][1].append(piece.source)
-        else:
-            tokens.append((kind, [_marked(piece) if marks_values else piece.source]))
-    return [Token(kind, "".join(sources)) for kind, sources in tokens]
-
-
-def _marked(piece: Piece) -> str:
-    """Returns the source of a piece, with marks around the values that people read."""
-    if piece.kind not in (Kind.OPEN, Kind.EMPTY) or not piece.attributes.strip():
-        return piece.source
-    attributes = piece.attribute_values()
-    names = read_attributes(piece.name, attributes)
-    if not names or says_translated(attributes) is False:
-        return piece.source
-    return piece.marked(names)
-
-
-def _kind(piece: Piece, around: OpenElements[Content]) -> Kind | None:
-    """Returns the kind of a piece's token; None if the piece is in a kept element."""
-    kind = piece.kind if not piece.name or is_inside(piece.name) else Kind.BLOCK
-    is_content = around.inner is not Content.TRANSLATED
-    is_innermost = around.name == piece.name
-    if piece.kind is Kind.OPEN:
-        if is_innermost and piece.name in _CLOSED_BY_THE_NEXT:
-            around.end(piece.name)
-        attributes = piece.attribute_values()
-        is_start_of_kept = is_kept(piece.name, attributes)
-        content = around.inner
-        if content is Content.UNTRANSLATED and says_translated(attributes) and not is_start_of_kept:
-            # This element is a block of its own in the untranslated element around it.
-            content, kind, is_content = Content.TRANSLATED, Kind.BLOCK, False
-        elif content is Content.TRANSLATED and is_start_of_kept:
-            is_named = piece.name in KEPT_INSIDE or piece.name in KEPT_APART
-            content = Content.KEPT if is_named else Content.UNTRANSLATED
-            kind = Kind.OPAQUE if kind is Kind.OPEN else kind
-        around.begin(piece.name, content)
-    elif piece.kind is Kind.CLOSE:
-        around.end(piece.name)
-        if not is_content and around.inner is not Content.TRANSLATED:
-            kind = Kind.BLOCK
-        elif not is_innermost:
-            kind, is_content = Kind.BLOCK, around.inner is not Content.TRANSLATED
-    return None if is_content else kind
 
 
 def _source(tokens: Sequence[Token]) -> str:
@@ -241,7 +171,7 @@ class Markup:
         if translation != passage.text:
             written = " ".join(map(str.strip, passage.place(translation).split("\n")))
             lines = [self.line(line, source) for line in wrap(written, lines)]
-        return "".join(map(str.__add__, lines, [*ends[: len(lines) - 1], ""]))
+        return with_breaks(lines, ends)
 
     def line(self, line: str, source: str) -> str:
         """Returns a line of a translation, changed so that it reads as words."""

@@ -50,6 +50,7 @@ MAX_DEPTH = 10
 
 # The attribute that says whether white space is part of a text.
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+_keeps_lines = etree.XPath("ancestor-or-self::*[@xml:space != ''][1]/@xml:space = 'preserve'")
 
 SEPARATE = (Role.APART, Role.APART_KEPT)
 
@@ -223,11 +224,6 @@ def _plain_block(places: Sequence[Place]) -> Iterator[Block]:
     text = "".join(place.get() for place in places)
     if is_translated([text]):
         yield Block(TaggedText([text], _keeps_lines(places[0].element)), write)
-
-
-def _keeps_lines(element: Element) -> bool:
-    found = (each.get(SPACE) for each in (element, *element.iterancestors()))
-    return next(filter(None, found), "default") == "preserve"
 
 
 def _rebuild(first: Place, children: Sequence[Element], nodes: Sequence[Node]) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from service.documents.base import Passage, PassageDocument, decode, skipped_in
-from service.documents.html import Markup, attributes_of, tokens_of
+from service.documents.html import Markup, attributes_of
 from service.text.attributes import VALUE
 from service.text.entities import unescaped
+from service.text.html_text import tokens_of
 from service.text.letters import split_margins
 from service.text.markdown_text import Paragraph, paragraphs, spans
 from service.text.markup import Kind, Token
@@ -78,7 +79,7 @@ def read_markdown(data: bytes) -> PassageDocument:
     for token in tokens:
         skipped["equations"] += token.kind is Kind.OPAQUE
         skipped["images"] += token.source.startswith("![")
-    return PassageDocument([*parts, *attributes], None, finish, True, encoding, +skipped)
+    return PassageDocument([*parts, *attributes], (), finish, True, encoding, +skipped)
 
 
 def _parts(text: str, tokens: list[Token]) -> Iterator[str | Passage]:

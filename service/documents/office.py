@@ -80,6 +80,9 @@ MAX_PRINTED_CHARS = 255  # Excel repairs a longer header
 # A carriage return in a cell, which the end of a line follows.
 _CARRIAGE_RETURN = re.compile(r"_x000D_\n?")
 
+# Whether a paragraph is in a placeholder of a slide.
+_IS_PLACEHOLDER = etree.XPath("boolean(ancestor::*[local-name() = 'sp']//*[local-name() = 'ph'])")
+
 # Elements that neither end a block nor become an `Item`.
 _HINTS = frozenset(
     "pPr rPr endParaRPr proofErr lastRenderedPageBreak softHyphen rPh phoneticPr".split()
@@ -175,7 +178,7 @@ def _blocks_in(root: Element, is_master: bool, kept: Set[str]) -> Iterator[Block
     for element in root.iter(etree.Element):
         name = local_name(element)
         blocks: Iterable[Block] = ()
-        if name in _PARAGRAPHS and not (is_master and _is_placeholder(element)):
+        if name in _PARAGRAPHS and not (is_master and _IS_PLACEHOLDER(element)):
             blocks = _blocks_of(element)
         elif name in ("strCache", "threadedComment"):
             blocks = reader_of("v", "text").read(element)
@@ -204,11 +207,6 @@ def _printed_blocks(element: Element) -> Iterator[Block]:
     for number in range(0, len(parts), 2):
         if is_translated([parts[number]]):
             yield Block(TaggedText([parts[number]]), partial(place, number))
-
-
-def _is_placeholder(paragraph: Element) -> bool:
-    shapes = (each for each in paragraph.iterancestors() if local_name(each) == "sp")
-    return any(local_name(each) == "ph" for shape in shapes for each in shape.iter())
 
 
 @dataclass(slots=True)

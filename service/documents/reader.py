@@ -1,7 +1,7 @@
 """Reads and writes documents in a process of its own, so that no document can harm the server.
 
-The process runs `python -m service.documents.reader SOCKET MAX_BYTES MAX_SECONDS KEEPS_FUZZY`,
-where SOCKET is the descriptor of an inherited socket. It forks a child with these limits for each
+The process runs `python -m service.documents.reader SOCKET MAX_BYTES MAX_SECONDS`, where SOCKET is
+the descriptor of an inherited socket. It forks a child with these limits for each
 request. It ends when a child fails, or when the server closes the socket. The socket carries texts
 and the descriptors of documents. The process opens no other file.
 """
@@ -19,13 +19,13 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, cast
 
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import Document, read_document
@@ -36,8 +36,6 @@ from service.state.documents import Content
 from service.text.messages import without_syntax
 
 logger = logging.getLogger("regard.documents")
-
-T = TypeVar("T")
 
 # Memory for reading or writing a document: at least MIN_MEMORY, and MEMORY_FACTOR times
 # REGARD_MAX_FILE_BYTES. With the default of that setting, the limit is 500 MiB.
@@ -77,11 +75,11 @@ class Answer(bytes, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadDocument:
+    texts: list[str]
+    num_bytes: int  # of the texts, in UTF-8
     is_html: bool
     num_chars: int  # of the words, without tags
     sample: str  # some of the words, from which the language is detected
-    texts: list[str]
-    num_bytes: int  # of the texts, in UTF-8
     skipped: dict[str, int] = field(default_factory=dict)  # numbers of images and equations
 
 
@@ -100,37 +98,30 @@ class DocumentReader:
 
     async def read(self, name: str, content: Content) -> ReadDocument:
         """Reads a document, or raises a DocumentError."""
-
-        def read(process: _Process) -> ReadDocument:
-            about, *parts = process.ask(content, [_encoded(name)])
-            sample, *texts = [part.decode() for part in parts]
-            is_html, num_chars, skipped = json.loads(about)
-            num_bytes = sum(map(len, parts))
-            return ReadDocument(is_html, num_chars, sample, texts, num_bytes, skipped)
-
-        return await self._run(read)
+        about, *texts = await self._ask(content, [name])
+        return ReadDocument(texts, **json.loads(about))
 
     async def write(
         self, name: str, content: Content, translations: Iterable[str], language: str
     ) -> None:
         """Reads a document again, and replaces it by one with translations of its texts."""
-        parts = chain((name, language), translations)
-        await self._run(lambda process: process.ask(content, [*map(_encoded, parts)]))
+        await self._ask(content, chain((name, language), translations))
 
     def close(self) -> None:
         self.is_closed = True
         if self.process is not None:
             self.process.close()
 
-    async def _run(self, ask: "Callable[[_Process], T]") -> T:
-        """Returns the result of `ask`, which runs in a thread. Cancelling ends the process."""
+    async def _ask(self, content: Content, request: Iterable[str]) -> list[str]:
+        """Returns the parts of an answer. Cancelling ends the process."""
         async with self.lock:
             if self.is_closed:
                 raise stopping()
             if self.process is None or self.process.has_ended:
-                self.process = _Process(self.max_bytes, self.max_seconds, self.keeps_fuzzy)
+                self.process = _Process(self.max_bytes, self.max_seconds)
             process = self.process
-            work = asyncio.create_task(asyncio.to_thread(ask, process))
+            request = chain((str(int(self.keeps_fuzzy)),), request)
+            work = asyncio.create_task(asyncio.to_thread(process.ask, content, request))
             try:
                 return await asyncio.shield(work)
             except asyncio.CancelledError:
@@ -146,31 +137,31 @@ class DocumentReader:
 
 
 class _Process:
-    def __init__(self, max_bytes: int, max_seconds: int, keeps_fuzzy: bool) -> None:
+    def __init__(self, max_bytes: int, max_seconds: int) -> None:
         self.max_bytes = max_bytes
         self.max_seconds = max_seconds
         self.has_ended = False
         self.connection, theirs = socket.socketpair()
         with theirs:
             command = module_command("service.documents.reader")
-            arguments = map(str, (theirs.fileno(), max_bytes, max_seconds, int(keeps_fuzzy)))
+            arguments = map(str, (theirs.fileno(), max_bytes, max_seconds))
             self.child = subprocess.Popen([*command, *arguments], pass_fds=[theirs.fileno()])
         with suppress(OSError):  # it has ended already
             os.setpriority(os.PRIO_PROCESS, self.child.pid, NICENESS)
         self.file = cast(BinaryIO, self.connection.makefile("rb"))
 
-    def ask(self, content: Content, request: Sequence[bytes]) -> list[bytes]:
+    def ask(self, content: Content, request: Iterable[str]) -> list[str]:
         """Returns the parts of an answer, or raises a DocumentError."""
         try:
             socket.send_fds(self.connection, [_BEGIN], [content.descriptor])
-            self.connection.sendall(_packed(request))
+            self.connection.sendall(_packed([*map(_encoded, request)]))
             kind, *parts = _unpacked(self.file)
         except (OSError, EOFError, struct.error):  # the process has ended
             status = self.child.wait()
             self.close()
             raise self._failure(status) from None
         if kind == Answer.DONE:
-            return parts
+            return [part.decode() for part in parts]
         reason = parts[0].decode()
         if kind == Answer.FAULT:
             logger.error("a document cannot be read: %s", reason)
@@ -249,7 +240,7 @@ def answer(request: Sequence[bytes], keeps_fuzzy: bool = False) -> list[bytes]:
 
 
 def _described(document: Document, texts: Sequence[str]) -> list[bytes]:
-    """Returns facts of a document in JSON, a sample of its words, and its texts."""
+    """Returns the other fields of a ReadDocument in JSON, and the texts."""
     encoded = [*map(_encoded, texts)]
     size = sum(map(len, encoded))
     if size > MAX_TEXT_BYTES:
@@ -261,9 +252,14 @@ def _described(document: Document, texts: Sequence[str]) -> list[bytes]:
     sample = [
         words(without_syntax(text, document.is_html))[:SAMPLE_CHARS] for text in texts[::step]
     ]
-    num_chars = sum(len(words(text)) for text in texts)
-    about = json.dumps([document.is_html, num_chars, document.skipped])
-    return [_encoded(about), _encoded("\n".join(sample)[:SAMPLE_CHARS]), *encoded]
+    about = {
+        "num_bytes": size,
+        "is_html": document.is_html,
+        "num_chars": sum(len(words(text)) for text in texts),
+        "sample": "\n".join(sample)[:SAMPLE_CHARS],
+        "skipped": document.skipped,
+    }
+    return [json.dumps(about).encode(), *encoded]
 
 
 def _limit(max_bytes: int, max_seconds: int) -> None:
@@ -279,13 +275,13 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
 
-def _answer_one(connection: socket.socket, keeps_fuzzy: bool) -> list[bytes]:
+def _answer_one(connection: socket.socket) -> list[bytes]:
     """Returns the answer to a request. A written document replaces the one that was read."""
     _, (descriptor,), *_ = socket.recv_fds(connection, len(_BEGIN), 1)
-    name, *rest = _unpacked(connection.makefile("rb"))
+    keeps_fuzzy, name, *rest = _unpacked(connection.makefile("rb"))
     with open(descriptor, "r+b") as file:
         file.seek(0)
-        kind, *parts = answer([name, file.read(), *rest], keeps_fuzzy)
+        kind, *parts = answer([name, file.read(), *rest], keeps_fuzzy == b"1")
         if rest and kind == Answer.DONE:
             file.seek(0)
             file.truncate()
@@ -293,9 +289,7 @@ def _answer_one(connection: socket.socket, keeps_fuzzy: bool) -> list[bytes]:
     return [kind, *parts]
 
 
-def _serve_one(
-    connection: socket.socket, max_bytes: int, max_seconds: int, keeps_fuzzy: int
-) -> None:
+def _serve_one(connection: socket.socket, max_bytes: int, max_seconds: int) -> None:
     """Answers one request in a child. If the child fails, this process ends with its status."""
     parent = os.getpid()
     child = os.fork()
@@ -306,7 +300,7 @@ def _serve_one(
             _limit(max_bytes, max_seconds)
             if os.getppid() != parent:  # the parent has ended before the call of prctl
                 raise ProcessLookupError
-            connection.sendall(_packed(_answer_one(connection, bool(keeps_fuzzy))))
+            connection.sendall(_packed(_answer_one(connection)))
             status = 0
         except MemoryError:
             status = NO_MEMORY

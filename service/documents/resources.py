@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from lxml import etree
+
 from service.documents.base import DocumentError
 from service.documents.catalogs import unescaped
 from service.documents.html import with_markup
@@ -16,6 +18,12 @@ from service.text.code_values import is_prose
 
 _SPACES = re.compile(r"\s+")
 _QUOTE = re.compile(r'(?<!\\)"')
+
+# The values of strings, not those of pictures and of properties of a form.
+_VALUES = etree.XPath(
+    "*[local-name() = 'data'][not(@type or @mimetype or starts-with(@name, '>>'))]"
+    "/*[local-name() = 'value']"
+)
 _READER = BlockReader(lambda element: Role.KEPT if local_name(element) == "g" else Role.WORDS)
 
 
@@ -44,16 +52,9 @@ def _strings(root: Element) -> Iterator[Element]:
 
 
 def _values(root: Element) -> Iterator[Element]:
-    """Yields the values of strings, not those of pictures and of properties of a form."""
-    for element in root:
-        name = element.get("name", "")
-        is_string = local_name(element) == "data" and not {"type", "mimetype"} & {*element.keys()}
-        if is_string and not name.startswith(">>"):
-            yield from (
-                each
-                for each in element
-                if local_name(each) == "value" and is_prose("".join(each.itertext()), name)
-            )
+    for each in _VALUES(root):
+        if is_prose("".join(each.itertext()), each.getparent().get("name", "")):
+            yield each
 
 
 def _of_android(block: Block) -> Block:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 
 from service.documents.base import DocumentError, Passage, PassageDocument, decode
-from service.documents.html import Markup, tokens_of
-from service.text.html_text import Piece, pieces
+from service.documents.html import Markup
+from service.text.html_text import Piece, pieces, tokens_of
 from service.text.letters import LINE
 from service.text.markup import Kind
 
@@ -98,7 +98,7 @@ def _pieces(cue: str) -> Iterator[Piece]:
     for found in _PIECE.finditer(cue):
         if found["tag"]:
             (tag,) = pieces(found[0])
-            yield tag if tag.name == "v" else tag._replace(name="span")  # "v" names a speaker
+            yield tag._replace(name="p" if tag.name == "v" else "span")  # "v" names a speaker
         elif switch := _SWITCH.fullmatch(found[0]):
             yield Piece(Kind.OPEN if switch[2] == "1" else Kind.CLOSE, found[0], switch[1])
         else:

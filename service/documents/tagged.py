@@ -7,22 +7,19 @@ id, stands for a line break.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from html import escape, unescape
 from itertools import count, groupby
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from lxml import etree
 
 from service.text.entities import unescaped
-from service.text.html_text import pieces, without_controls
+from service.text.html_text import OpenElements, pieces, without_controls
 from service.text.letters import has_letters
 from service.text.markup import Kind
-
-T = TypeVar("T")
 
 # An element of lxml, which has no type hints.
 Element = Any
@@ -34,34 +31,6 @@ LINE_BREAK = "<br>"
 _LINE_BREAKS = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _TAGS = re.compile(r"<[^>]*>")
 _WORD = re.compile(r"\S+")
-
-
-class OpenElements(Generic[T]):
-    """The elements around a place in HTML, each with a value."""
-
-    def __init__(self, outside: T) -> None:
-        self._stack = [("", outside)]
-        self._numbers: Counter[str] = Counter()
-
-    @property
-    def inner(self) -> T:
-        """The value of the innermost element; `outside` if there is none."""
-        return self._stack[-1][1]
-
-    @property
-    def name(self) -> str:
-        return self._stack[-1][0]
-
-    def begin(self, name: str, value: T) -> None:
-        self._stack.append((name, value))
-        self._numbers[name] += 1
-
-    def end(self, name: str) -> None:
-        """Closes the innermost element with a name, if there is one, and all elements inside it."""
-        closed = "" if self._numbers[name] else name
-        while closed != name:
-            closed, _ = self._stack.pop()
-            self._numbers[closed] -= 1
 
 
 class Form(Enum):

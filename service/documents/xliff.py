@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from copy import deepcopy
 from functools import partial
 
+from lxml import etree
+
 from service.documents.base import DocumentError
 from service.documents.html import with_markup
 from service.documents.inline import SPACE, BlockReader, Role
@@ -32,6 +34,9 @@ _TAG_TYPE = re.compile(
 )
 _TAG_ID = re.compile(r"(?:START|CLOSE|TAG)_.*|LINE_BREAK")  # Source: Angular, message placeholders
 
+# The nearest attribute `translate`.
+_TRANSLATE = etree.XPath("string(ancestor-or-self::*[@translate != ''][1]/@translate)")
+
 # States in which a target is translated even if it already has a text.
 OPEN_STATES = frozenset(("new", "initial", "needs-translation"))
 
@@ -45,7 +50,7 @@ def read_xliff(data: bytes) -> XmlDocument:
     codes = _original_codes(root)
     blocks: list[Block] = []
     for each in [*root.iter(f"{{*}}{unit}")]:
-        if _is_translatable(each) and (target := _new_target(each)) is not None:
+        if _TRANSLATE(each) != "no" and (target := _new_target(each)) is not None:
             role = partial(_role, codes=codes.get(each.getparent(), {}))
             blocks += map(with_markup, BlockReader(role).read(target))
     return XmlDocument(root, blocks, _set_language)
@@ -94,12 +99,6 @@ def _is_placeholder(element: Element, codes: Mapping[str, str]) -> bool:
     before = (element.getparent().text if previous is None else previous.tail) or ""
     touches_word = before[-1:].isalnum() or (element.tail or "")[:1].isalnum()
     return any(shown) or not touches_word
-
-
-def _is_translatable(unit: Element) -> bool:
-    """Reports whether the nearest attribute `translate`, if there is one, allows a translation."""
-    stated = (each.get("translate") for each in (unit, *unit.iterancestors()))
-    return next(filter(None, stated), "") != "no"
 
 
 def _new_target(unit: Element) -> Element | None:

@@ -13,7 +13,12 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from lxml import etree
 
-from service.documents.base import DocumentError, DocumentTooLargeError, skipped_in
+from service.documents.base import (
+    DocumentError,
+    DocumentTooLargeError,
+    PassageDocument,
+    skipped_in,
+)
 from service.documents.tagged import Block, Element
 
 # Limits on the XML files of a document together. A node takes up to 400 bytes of memory.
@@ -182,7 +187,7 @@ class ArchiveDocument:
         self,
         members: Mapping[str, Member],
         names: Sequence[str],
-        read: Callable[[Element, str], XmlDocument],
+        read: Callable[[Element, str], XmlDocument | PassageDocument],
         parser: XmlParser | None = None,
     ) -> None:
         parser = parser or XmlParser()
@@ -198,7 +203,7 @@ class ArchiveDocument:
         """Returns an archive with the same files, in the same order."""
         remaining = iter(translations)
         written = {
-            name: part.write([*islice(remaining, len(part.blocks))], language)
+            name: part.write([*islice(remaining, len(part.texts()))], language)
             for name, part in self.parts.items()
         }
         output = io.BytesIO()

@@ -4,7 +4,6 @@ import binascii
 import importlib.util
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import IO, Annotated, Any, NamedTuple
 
@@ -13,7 +12,7 @@ import typer
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from service.console import console, say, stop
+from service.console import console, say
 from service.disk import complete_file
 from service.files.client import Client, ServerError, in_requests
 from service.files.session import (
@@ -96,7 +95,7 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
 
 
 class EmbeddedLines(NamedTuple):
-    """The lines of one request, and the vectors (m, D) of the m lines that are not blank."""
+    """The n lines of one request and their vectors (n, D). A blank line has a vector of zeros."""
 
     lines: Sequence[str]
     vectors: Vectors
@@ -115,12 +114,13 @@ class LineEmbedder:
     fields: Mapping[str, Any]
 
     def embed(self, lines: Iterable[str]) -> Iterator[EmbeddedLines]:
-        return self.client.in_order(self._embed, in_requests(lines))
+        # Only the request of a blank file has no text.
+        requests = (each for each in in_requests(lines) if any(map(str.strip, each)))
+        return self.client.in_order(self._embed, requests)
 
     def _embed(self, lines: Sequence[str]) -> EmbeddedLines:
-        texts = [line for line in lines if line.strip()]
-        if not texts:
-            return EmbeddedLines(lines, np.zeros((0, 0), np.float32))
+        places = [number for number, line in enumerate(lines) if line.strip()]
+        texts = [lines[number] for number in places]
         try:
             if self.is_normalized:
                 fields = {"input": texts, "encoding_format": "base64", **self.fields}
@@ -131,8 +131,9 @@ class LineEmbedder:
                 fields = {"inputs": texts, "normalize": False, **self.fields}
                 reply = self.client.send("/embed", fields)
                 vectors = np.array(reply.value, np.float32)
-            vectors = vectors.reshape(len(texts), vectors.shape[1])  # fails for another number
-            return EmbeddedLines(lines, vectors, int(reply.headers.get(TRUNCATED_HEADER, 0)))
+            rows = np.zeros((len(lines), vectors.shape[1]), np.float32)
+            rows[places] = vectors.reshape(len(texts), -1)  # fails for another number
+            return EmbeddedLines(lines, rows, int(reply.headers.get(TRUNCATED_HEADER, 0)))
         except (LookupError, TypeError, ValueError):
             raise ServerError(
                 f"{self.client.url} did not answer with one vector for each text; is it a Regard "
@@ -144,24 +145,20 @@ def _write_rows(
     embedded: Iterator[EmbeddedLines], file: "NpyFile | ParquetFile", name: str, total: int | None
 ) -> tuple[int, int]:
     """Writes one row for each line; returns the numbers of lines and of truncated lines."""
-    first = next(embedded, None)
-    if first is None or not first.vectors.size:
-        raise stop(f"{name} has no text: all its lines are blank")
-    size = first.vectors.shape[1]
-    num_lines = num_truncated = 0
+    size = num_lines = num_truncated = 0
     with progress_bar() as progress:
         task = progress.add_task(name, total=total)
-        for each in chain([first], embedded):
-            is_text = np.array([bool(line.strip()) for line in each.lines])
-            if is_text.any() and each.vectors.shape[1] != size:
-                sizes = f"{size} and of {each.vectors.shape[1]}"
+        for each in embedded:
+            given, size = size, each.vectors.shape[1]
+            if given not in (0, size):
+                sizes = f"{given} and of {size}"
                 raise ServerError(f"the server answered with vectors of {sizes} values")
-            rows = np.zeros((len(each.lines), size), np.float32)
-            rows[is_text] = each.vectors.reshape(-1, size)
-            file.write(each.lines, rows)
+            file.write(each.lines, each.vectors)
             num_lines += len(each.lines)
             num_truncated += each.num_truncated
             progress.advance(task, len(each.lines))
+    if not num_lines:
+        raise FileError(f"{name} has no text: all its lines are blank")
     return num_lines, num_truncated
 
 

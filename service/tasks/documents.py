@@ -8,7 +8,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -341,12 +341,10 @@ class DocumentTranslator:
             except DeadlineExceededError:
                 raise self._late(job.context) from None
             else:
-                job.context.model = context.model
-                for name, count in context.num_cut.items():
-                    job.context.num_cut[name] = job.context.num_cut.get(name, 0) + count
-                for labels, count in context.rejected.items():
-                    total = job.context.rejected.get(labels, 0) + count
-                    job.context.rejected[labels] = total
+                whole = job.context
+                whole.model = context.model
+                whole.num_cut = Counter(whole.num_cut) + Counter(context.num_cut)
+                whole.rejected = Counter(whole.rejected) + Counter(context.rejected)
                 return [result.text for result in results]
             finally:
                 self.batches.discard(context)

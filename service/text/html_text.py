@@ -1,24 +1,23 @@
-"""Reads HTML as a text to translate. The tags become protected spans, which no model changes.
+"""Reads HTML: cuts it into pieces, and joins pieces to the tokens of a text to translate.
 
-lxml parses the HTML and repairs it, so malformed HTML is translated too. The tags of blocks, such
-as paragraphs and list items, end a sentence. Inline tags do not end a sentence. Opaque elements
-stay as they are: the elements in OPAQUE, and all elements with `translate="no"` or the class
-`notranslate`. An element with `translate="yes"` in such an element is translated. It is then a
-block, and so are the tags and texts around it.
+The tags of blocks, such as paragraphs and list items, end a sentence. Inline tags do not end a
+sentence. Kept elements stay as they are: those in KEPT, and all elements with `translate="no"` or
+the class `notranslate`. An element with `translate="yes"` in such an element is translated. It is
+then a block, and so are the tags and texts around it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
-from html import escape
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
 
-from lxml import etree, html
-
-from service.errors import InvalidRequestError
-from service.text.attributes import VALUE, mark, read_attributes, values_in
+from service.text.attributes import mark, read_attributes, values_in
 from service.text.entities import unescaped
-from service.text.markup import Kind, Token, with_line_ends
+from service.text.markup import Kind, Token
+
+T = TypeVar("T")
 
 # Elements inside a sentence.
 INLINE = frozenset(
@@ -26,60 +25,51 @@ INLINE = frozenset(
     "output progress q ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
 )
 
-# Elements whose content is not translated. Of these, `script` and `style` end a sentence.
-OPAQUE = frozenset(
-    "code kbd samp var math svg script style textarea pre noscript template object iframe "
-    "notranslate".split()
-)
+# Elements inside a sentence whose content is not translated, and all such elements.
+KEPT_INSIDE = frozenset("code kbd samp var math svg notranslate".split())
+KEPT = KEPT_INSIDE | frozenset("script style pre textarea iframe template".split())
 
-# Elements that end a sentence. An element that HTML does not have is inside a sentence if its
-# parent element has words of its own.
+# Elements that end a sentence.
 BLOCKS = frozenset(
     "address area article aside audio base basefont bgsound blockquote body br button canvas "
     "caption center col colgroup dd details dialog dir div dl dt embed fieldset figcaption figure "
-    "footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html input keygen legend "
-    "li link listing main map marquee menu menuitem meta nav noframes ol optgroup option p param "
-    "picture plaintext search section select slot source summary table tbody td tfoot th thead "
-    "title tr track ul video xmp".split()
+    "footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe input keygen "
+    "legend li link listing main map marquee menu menuitem meta nav noframes noscript object ol "
+    "optgroup option p param picture plaintext pre script search section select slot source style "
+    "summary table tbody td template textarea tfoot th thead title tr track ul video xmp".split()
 )
 
 # Elements without an end tag.
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 
-# Largest number of attributes of a tag. The parser compares each attribute with all others.
-MAX_ATTRIBUTES = 1_000
+# Elements that end when an element with another name, or the same one, starts in them.
+_ENDED_BY = {
+    **{name: frozenset((name,)) for name in ("p", "li", "option")},
+    **dict.fromkeys(("dt", "dd"), frozenset(("dt", "dd"))),
+    **dict.fromkeys(("td", "th"), frozenset(("td", "th"))),
+    "tr": frozenset(("td", "th", "tr")),
+}
 
 # Characters that XML does not allow.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _REFERENCE = re.compile(r"&#(?:[0-9]+|[xX][0-9a-fA-F]+);?")
 
-# The start of a document, which a fragment does not have: all characters before the root element.
-_PROLOG = re.compile(
-    r"""
-      \ufeff? \s*+ (?: (?> <\?xml[^>]*> | <!--.*?--> ) \s*+ )*+
-      (?: <!doctype [^>\[]*+ (?: \[ [^\]]*+ \] [^>]*+ )? > \s*+ (?: <!--.*?--> \s*+ )*+
-        | (?= <(?:html|head|body)\b ) )
-    """,
-    re.VERBOSE | re.DOTALL | re.IGNORECASE,
-)
-
-_LAST_TAG = re.compile("</(?:body|html)", re.IGNORECASE)
-
 _VALUE = r"""=\s*+(?:"[^"]*+"|'[^']*+')"""
 
-# Any piece of HTML. A comment extends to the end of the text if it is not closed.
+# Any piece of HTML. A tag or a comment that is not closed extends to the end of the text.
 # Source: HTML, section 13.2.5 (tokenization).
 _PIECE = re.compile(
     rf"""
-      (?P<text> (?: [^<]++ | <(?![a-z/!?]) )++ )
-    | (?P<comment> <!--(?:-?>|.*?(?:--!?>|\Z)) | <(?!!doctype)[!?][^>]*+> | </(?![a-z])[^>]*+> )
+      (?P<mark> \A\ufeff )
+    | (?P<text> (?: [^<]++ | <(?![a-z/!?]) )++ )
+    | (?P<comment> <!--(?:-?>|.*?--!?>) | <(?!!doctype|!--)[!?][^>]*+> | </(?![a-z])[^>]*+> )
     | (?P<tag> <(?P<slash>/?)(?P<name>[a-z][^\s/>]*+)
         (?P<attributes>(?: [^>"'=]++ | {_VALUE} | [="'] )*+)> )
     | (?P<other> <!doctype[^>]*+> | <.*+ )
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-_KINDS = {"text": Kind.TEXT, "comment": Kind.EMPTY, "other": Kind.BLOCK}
+_KINDS = {"mark": Kind.BLOCK, "text": Kind.TEXT, "comment": Kind.EMPTY, "other": Kind.BLOCK}
 _RAW_END = {
     name: re.compile(rf"</{name}\b|\Z", re.IGNORECASE) for name in ("script", "style", "textarea")
 }
@@ -91,8 +81,8 @@ _ATTRIBUTE = re.compile(
 class Piece(NamedTuple):
     """A piece of HTML. The content of a script, a style sheet or a textarea is in its start tag.
 
-    The kind is BLOCK for a document type, and for a tag that is not closed, with the rest of the
-    text. The kind of a tag does not depend on its name.
+    The kind is BLOCK for a byte order mark, for a document type, and for a tag or a comment that is
+    not closed, with the rest of the text. The kind of a tag does not depend on its name.
     """
 
     kind: Kind
@@ -181,183 +171,181 @@ def plain_text(text: str) -> str:
 
 
 def read_html(text: str) -> list[Token]:
-    """Returns the tags and texts of an HTML document or fragment as tokens.
+    """Returns the tokens of an HTML document or fragment, with decoded entities in the texts.
 
-    Missing end tags are added, and the entities in texts are decoded. Control characters, which
-    HTML does not allow, are left out. A text that the parser refuses is one opaque token. A text is
-    refused if its tags are nested so deeply that the parser would lose text.
+    Missing end tags are added, and end tags without a start tag are left out. So are control
+    characters, which HTML does not allow.
     """
-    given = text = without_controls(text)
-    prolog = _PROLOG.match(text)
-    start = prolog[0] if prolog else ""
-    text, end = text.removeprefix(start), ""
-    if len(text) > MAX_ATTRIBUTES or _LAST_TAG.search(text):
-        text, end = _checked(text)
-    # By default, the parser would lose text that is nested more than 256 levels deep, and it would
-    # add a doctype to a document.
-    parser = html.HTMLParser(huge_tree=True, default_doctype=False)
-    try:
-        if prolog:
-            root = html.document_fromstring(text, parser=parser)
-            comments = _comments(root.itersiblings())
-            tokens = [Token(Kind.BLOCK, start), *_tokens(root), *comments, Token(Kind.BLOCK, end)]
+    found = tokens_of(_balanced([*pieces(without_controls(text))]), marks_values=True)
+    return [
+        replace(token, source=unescaped(token.source)) if token.kind is Kind.TEXT else token
+        for token in found
+    ]
+
+
+class OpenElements(Generic[T]):
+    """The elements around a place in HTML, each with a value."""
+
+    def __init__(self, outside: T) -> None:
+        self._stack = [("", outside)]
+        self._numbers: Counter[str] = Counter()
+
+    @property
+    def inner(self) -> T:
+        """The value of the innermost element; `outside` if there is none."""
+        return self._stack[-1][1]
+
+    @property
+    def name(self) -> str:
+        return self._stack[-1][0]
+
+    def begin(self, name: str, value: T) -> None:
+        self._stack.append((name, value))
+        self._numbers[name] += 1
+
+    def end_before(self, name: str) -> list[str]:
+        """Closes the elements that end where an element starts, and returns their names."""
+        closed: list[str] = []
+        while self.name in _ENDED_BY.get(name, ()):
+            closed += self.end(self.name)
+        return closed
+
+    def end(self, name: str) -> list[str]:
+        """Closes the innermost element with a name, if there is one, and all elements inside it.
+
+        Returns the names of the closed elements, the innermost one first.
+        """
+        closed: list[str] = []
+        while self._numbers[name] and name not in closed[-1:]:
+            closed.append(self._stack.pop()[0])
+            self._numbers[closed[-1]] -= 1
+        return closed
+
+
+def _balanced(found: Sequence[Piece]) -> Iterator[Piece]:
+    """Yields pieces with the missing end tags, and without end tags that have no start tag."""
+    around = OpenElements(None)
+    rest = found[-1:] if found and found[-1].kind is Kind.BLOCK else []  # a tag without its end
+    for piece in found[: len(found) - len(rest)]:
+        if piece.kind is Kind.OPEN:
+            yield from map(_end_tag, around.end_before(piece.name))
+            around.begin(piece.name, None)
+            yield piece
+        elif piece.kind is Kind.CLOSE:
+            closed = around.end(piece.name)
+            yield from map(_end_tag, closed[:-1])
+            yield from [piece] if closed else []
         else:
-            # `fragment_fromstring` would drop white space at the start of a fragment, and the head
-            # of a fragment that begins with a doctype.
-            page = f"<html><body>{text}{end}</body></html>"
-            body = html.document_fromstring(page, parser=parser).find("body")
-            tokens = list(_tokens(body))[1:-1]
-    except (etree.ParserError, etree.XMLSyntaxError):
-        return [Token(Kind.OPAQUE, start + text + end)]
-    if parser.error_log.filter_from_fatals():
-        raise InvalidRequestError(
-            "Invalid request: tags are nested more than 2,000 levels deep; send the text in parts"
-        )
-    return [token for token in with_line_ends(tokens, given) if token.source]
+            yield piece
+    while around.name:
+        yield from map(_end_tag, around.end(around.name))
+    yield from rest
 
 
-def _checked(text: str) -> tuple[str, str]:
-    """Checks the attributes, and removes `</body>` and `</html>` if other text follows one of them.
-
-    The parser would lose this text. At the end of the document, the parser adds these end tags. It
-    would also lose white space and comments after them, which are the second result.
-    """
-    parts: list[list[str]] = [[]]  # the pieces between the end tags
-    is_end = True  # whether only white space and comments follow the last end tag
-    for piece in pieces(text):
-        _check_attributes(piece)
-        if piece.kind is Kind.CLOSE and piece.name in ("body", "html"):
-            is_end = True
-            parts.append([])
-        else:
-            is_comment = piece.kind is Kind.EMPTY and not piece.name
-            is_end = is_end and (is_comment or not piece.source.strip())
-            parts[-1].append(piece.source)
-    first, *others = map("".join, parts)
-    if not others:
-        return text, ""
-    if is_end and not "".join(others[:-1]).strip():
-        return text.removesuffix(others[-1]), others[-1]
-    return "".join([first, *others]), ""
+def _end_tag(name: str) -> Piece:
+    return Piece(Kind.CLOSE, f"</{name}>", name)
 
 
-def _check_attributes(piece: Piece) -> None:
-    is_unclosed = piece.kind is Kind.BLOCK and piece.source[1].isalpha()
-    attributes = piece.source if is_unclosed else piece.attributes
-    if len(attributes) > MAX_ATTRIBUTES:
-        number = len(_ATTRIBUTE.findall(attributes))
-        if number > MAX_ATTRIBUTES:
-            raise InvalidRequestError(
-                f"Invalid request: a tag has {number} attributes; the limit is "
-                f"{MAX_ATTRIBUTES}. Remove some of them"
-            )
+class _Content(Enum):
+    """The treatment of the content of an element."""
+
+    TRANSLATED = "translated"
+    # Kept because of an attribute. An element in it with `translate="yes"` is translated.
+    UNTRANSLATED = "untranslated"
+    # Kept because of the element's name.
+    KEPT = "kept"
 
 
-def _comments(siblings: Iterable[Any]) -> Iterator[Token]:
-    for each in siblings:
-        if each.tag is etree.Comment:
-            yield Token(Kind.BLOCK, _source(each))
-
-
-@dataclass(slots=True)
-class _Open:
+class _Open(NamedTuple):
     """An element whose content is being read."""
 
-    element: Any
-    has_words: bool = True  # whether its content is translated
-    is_whole: bool = False  # whether it is one token
+    content: _Content = _Content.TRANSLATED
     is_inside: bool = False  # whether it is inside a sentence
-    has_own_words: bool | None = None  # None until it is known
-
-    def is_beside_words(self) -> bool:
-        """Returns whether an element in this one is inside a sentence, if HTML does not have it."""
-        if self.has_own_words is None:
-            texts = (self.element.text, *(child.tail for child in self.element))
-            self.has_own_words = any(text and not text.isspace() for text in texts)
-        return self.is_inside or self.has_own_words
-
-    def within(self, element: Any, is_divided: bool) -> "_Open":
-        """Returns an element that starts in this one."""
-        name = element.tag
-        own = says_translated(element.attrib)
-        has_words = self.has_words if own is None else own
-        is_whole = name in OPAQUE or not (has_words or is_divided)
-        is_inside = name in INLINE or (name not in BLOCKS and self.is_beside_words())
-        if is_whole:
-            is_inside = is_inside or name in OPAQUE - {"script", "style"}
-        return _Open(element, has_words, is_whole, is_inside and (has_words or is_whole))
-
-    def kind(self, inline: Kind) -> Kind:
-        return inline if self.is_inside else Kind.BLOCK
+    has_words: bool = False  # of its own, and not only in its child elements
 
 
-def _tokens(root: Any) -> Iterator[Token]:
-    divided = _divided(root)
-    opened = [_Open(root)]
-    walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
-    for event, element in walk:
-        if event == "start":
-            opened.append(opened[-1].within(element, element in divided))
-            yield from _start(opened[-1])
-            if opened[-1].is_whole:
-                walk.skip_subtree()
-            continue
-        if event == "end":
-            ended = opened.pop()
-            if not ended.is_whole and element.tag not in VOID:
-                yield Token(ended.kind(Kind.CLOSE), f"</{element.tag}>")
+def tokens_of(found: Iterable[Piece], marks_values: bool = False) -> list[Token]:
+    """Joins pieces to tokens. The token of a kept element has its content.
+
+    With `marks_values`, the values of attributes that people read get marks.
+    """
+    found = [*found]
+    worded = _with_words(found)
+    around = OpenElements(_Open(has_words=-1 in worded))
+    tokens: list[tuple[Kind, list[str]]] = []
+    for number, piece in enumerate(found):
+        kind = _kind(piece, number in worded, around)
+        if kind is None:
+            tokens[-1][1].append(piece.source)
         else:
-            yield Token(Kind.EMPTY if opened[-1].has_words else Kind.BLOCK, _source(element))
-        if element is not root:
-            yield _text(element.tail, opened[-1].has_words)
+            tokens.append((kind, [_marked(piece) if marks_values else piece.source]))
+    return [Token(kind, "".join(sources)) for kind, sources in tokens]
 
 
-def _divided(root: Any) -> set[Any]:
-    """Returns the elements with an element in them that has `translate="yes"`."""
-    divided: set[Any] = set()
-    for element in root.iterfind(".//*[@translate='yes']"):
-        for around in element.iterancestors():
-            if around in divided:
-                break
-            divided.add(around)
-    return divided
+def _with_words(found: Sequence[Piece]) -> set[int]:
+    """Returns the indices of the start tags of elements that have words of their own.
+
+    The index -1 stands for the whole text.
+    """
+    around = OpenElements(-1)
+    worded: set[int] = set()
+    for number, piece in enumerate(found):
+        if piece.kind is Kind.TEXT and not piece.source.isspace():
+            worded.add(around.inner)
+        elif piece.kind is Kind.OPEN:
+            around.end_before(piece.name)
+            around.begin(piece.name, number)
+        elif piece.kind is Kind.CLOSE:
+            around.end(piece.name)
+    return worded
 
 
-def _text(text: str | None, has_words: bool) -> Token:
-    """Returns a text, which stays as it is unless `has_words` is true."""
-    if has_words:
-        return Token(Kind.TEXT, text or "")
-    return Token(Kind.BLOCK, escape(text or "", quote=False))
+def _marked(piece: Piece) -> str:
+    """Returns the source of a piece, with marks around the values that people read."""
+    if piece.kind not in (Kind.OPEN, Kind.EMPTY) or not piece.attributes.strip():
+        return piece.source
+    attributes = piece.attribute_values()
+    names = read_attributes(piece.name, attributes)
+    if not names or says_translated(attributes) is False:
+        return piece.source
+    return piece.marked(names)
 
 
-def _start(opened: _Open) -> Iterator[Token]:
-    """Yields the start tag of an element and the text after it, or the whole element."""
-    element = opened.element
-    tag = _tag(element, opened.has_words)
-    if not opened.is_whole:
-        is_void = element.tag in VOID
-        yield Token(opened.kind(Kind.EMPTY if is_void else Kind.OPEN), tag)
-        yield _text(element.text, opened.has_words)
-        return
-    if VALUE not in tag:
-        yield Token(opened.kind(Kind.OPAQUE), _source(element))
-        return
-    element.attrib.clear()
-    rest = _source(element).removeprefix(f"<{element.tag}>")
-    yield Token(opened.kind(Kind.OPAQUE), tag + rest)
+def _kind(piece: Piece, has_words: bool, around: OpenElements[_Open]) -> Kind | None:
+    """Returns the kind of a piece's token; None if the piece is in a kept element.
+
+    An element that HTML does not have is inside a sentence if the element around it is, or has
+    words of its own.
+    """
+    if piece.kind is Kind.CLOSE:
+        return _closing_kind(piece.name, around)
+    if piece.kind is Kind.OPEN:
+        around.end_before(piece.name)
+    outer = around.inner
+    is_content = outer.content is not _Content.TRANSLATED
+    name = piece.name.rpartition(":")[2]  # XHTML may have prefixes
+    is_inside = name in INLINE or name in KEPT_INSIDE
+    is_inside = is_inside or (name not in BLOCKS and (outer.is_inside or outer.has_words))
+    kind = piece.kind if is_inside or not name else Kind.BLOCK
+    if piece.kind is not Kind.OPEN:
+        return None if is_content else kind
+    says = says_translated(piece.attribute_values())
+    is_kept = says is False or name in KEPT
+    content = outer.content
+    if content is _Content.UNTRANSLATED and says and not is_kept:
+        # This element is a block of its own in the untranslated element around it.
+        content, is_content, kind, is_inside = _Content.TRANSLATED, False, Kind.BLOCK, False
+    elif is_kept and not is_content:
+        content = _Content.KEPT if name in KEPT else _Content.UNTRANSLATED
+        kind = Kind.OPAQUE if is_inside else Kind.BLOCK
+    around.begin(piece.name, _Open(content, is_inside, has_words))
+    return None if is_content else kind
 
 
-def _tag(element: Any, has_words: bool) -> str:
-    """Returns a start tag. If `has_words` is true, the values that people read are marked."""
-    attributes = dict(element.items())
-    read = read_attributes(element.tag, attributes) if has_words else ()
-    parts = [f"<{element.tag}"]
-    for key, value in attributes.items():
-        quoted = f'"{escape(value)}"'
-        parts.append(f" {key}={mark(quoted) if key in read else quoted}")
-    return "".join([*parts, ">"])
-
-
-def _source(element: Any) -> str:
-    source: str = etree.tostring(element, method="html", encoding="unicode", with_tail=False)
-    return source
+def _closing_kind(name: str, around: OpenElements[_Open]) -> Kind | None:
+    ended, is_innermost = around.inner, around.name == name
+    around.end(name)
+    is_translated = around.inner.content is _Content.TRANSLATED
+    if ended.content is _Content.TRANSLATED:
+        return Kind.CLOSE if is_innermost and is_translated and ended.is_inside else Kind.BLOCK
+    return Kind.BLOCK if is_translated and not is_innermost else None

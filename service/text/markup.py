@@ -7,7 +7,7 @@ inside a sentence. A marker is one private-use character.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from html import escape
 from typing import Self
@@ -33,7 +33,6 @@ _PARAGRAPH_END = re.compile(
 )
 
 MAX_WORD_CHARS = 32
-_LINE_FEED = re.compile(r"(?<!\r)\n")
 
 
 class Kind(Enum):
@@ -60,13 +59,6 @@ class Token:
 
     kind: Kind
     source: str
-
-
-def with_line_ends(tokens: Sequence[Token], text: str) -> Sequence[Token]:
-    """Returns the tokens of a text with its line ends, because parsers replace CRLF by LF."""
-    if "\r\n" not in text or text.count("\r\n") < text.count("\n"):
-        return tokens
-    return [replace(token, source=_LINE_FEED.sub("\r\n", token.source)) for token in tokens]
 
 
 @dataclass(frozen=True, slots=True)

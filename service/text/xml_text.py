@@ -6,14 +6,14 @@ it are inside the sentence too. The tags of all other elements end a sentence.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from xml.parsers import expat
 
 from service.errors import InvalidRequestError
 from service.text.entities import named_character
-from service.text.markup import Kind, Token, with_line_ends
+from service.text.markup import Kind, Token
 
 # The start of a document, which a fragment does not have, and the characters in front of it. XML
 # allows nothing before `<?xml`, but many texts have white space there.
@@ -67,7 +67,8 @@ class _Part:
 class _Reader:
     """Collects the parts of the root element while expat reads the document."""
 
-    def __init__(self) -> None:
+    def __init__(self, line_end: str) -> None:
+        self._line_end = line_end  # expat replaces CRLF by LF
         self.parts: list[_Part] = []
         self._opened: list[_Element] = []
         self._declared: set[str] = set()  # entities of the DTD
@@ -124,21 +125,18 @@ class _Reader:
             raise error
 
     def _characters(self, words: str) -> None:
-        self._add(Kind.TEXT, words)
+        self._add(Kind.TEXT, words.replace("\n", self._line_end))
         self._opened[-1].has_words |= not words.isspace()
 
 
-def read_xml(text: str, rules: XmlRules) -> Sequence[Token]:
+def read_xml(text: str, rules: XmlRules) -> list[Token]:
     """Returns the tokens of an XML document or fragment."""
-    return with_line_ends(_read(text, rules), text)
-
-
-def _read(text: str, rules: XmlRules) -> list[Token]:
     document = _DOCUMENT.match(text)
     start = document[1] if document else ""
     encoded = text.removeprefix(start).encode(errors="replace")
     source = encoded if document else _BEFORE + encoded + _AFTER
-    reader = _Reader()
+    has_crlf = 0 < text.count("\r\n") == text.count("\n")
+    reader = _Reader("\r\n" if has_crlf else "\n")
     try:
         reader.read(source)
     except expat.ExpatError as error:

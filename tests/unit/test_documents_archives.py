@@ -13,7 +13,7 @@ from service.documents import xml_files as limits
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import Document, read_document
 from service.documents.tagged import Element
-from service.documents.xml_files import XmlDocument
+from service.documents.xml_files import Member
 from tests.archives import S, archive, docx, epub, members, odt, pptx, run, upper, xlsx
 
 BOLD = "<w:b/>"
@@ -339,9 +339,9 @@ def test_chapter_that_is_listed_often_is_read_once(monkeypatch: pytest.MonkeyPat
     names = []
     read_part = book_format._read_part
 
-    def counting(root: Element, name: str) -> XmlDocument:
+    def counting(root: Element, name: str, members: dict[str, Member]) -> Document:
         names.append(name)
-        return read_part(root, name)
+        return read_part(root, name, members)
 
     monkeypatch.setattr(book_format, "_read_part", counting)
     assert read_document("a.epub", archive(book)).texts().count("one") == 1

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import html
 
-from service.errors import InvalidRequestError
 from service.text.attributes import values_in
 from service.text.entities import unescaped
-from service.text.html_text import MAX_ATTRIBUTES, plain_text, read_html
+from service.text.html_text import plain_text, read_html
 from service.text.letters import BREAK
 from service.text.markup import Kind, protect_markup
 from service.text.protection import MARKER
@@ -43,6 +42,9 @@ SAME = [
     'Keep <i translate="no">a <b translate="yes">red <u>house</u></b> b</i>',
     '<textarea placeholder="A &lt;b&gt;" rows="3">x</textarea>',
     "The <x>big</x><y>red</y> house",
+    "<P CLASS=a>One <BR/>two <IMG SRC='x y'\nid=z></P>",
+    "Hello <Name/>, <o:p>see</o:p> <noscript>it</noscript>.",
+    '<b a="1" a="2">x</b>',
 ]
 
 
@@ -64,6 +66,10 @@ REPAIRED = {
     "<p>one<p>two": "<p>one</p><p>two</p>",
     "Caf&eacute;&nbsp;x": "Caf\u00e9\u00a0x",
     "&nbsp;<b>Hello</b>": "\u00a0<b>Hello</b>",
+    "one</b> <I>two": "one <I>two</i>",
+    "<tr><td>a<td>b<tr><td>c": "<tr><td>a</td><td>b</td></tr><tr><td>c</td></tr>",
+    "<b>a <i x='": "<b>a </b><i x='",
+    "<b>a <!-- <i>": "<b>a </b><!-- <i>",
 }
 
 
@@ -243,16 +249,9 @@ def test_reference_of_any_length_is_read() -> None:
 @pytest.mark.parametrize(
     "attributes", [" a{}", " a{}=1", " a{}='>'", '/a{}="<b>"', ' a{}="1"b{}= ">"', " < a{} '"]
 )
-@pytest.mark.parametrize("tag", ["<b{}>x</b>", "<script{}>a</script>", "<!-- --><i{}"])
-def test_tag_with_very_many_attributes_is_refused(tag: str, attributes: str) -> None:
-    """The parser compares each attribute with all others: 277 kB once took 3.6 s."""
-    given = "".join(attributes.replace("{}", str(number)) for number in range(MAX_ATTRIBUTES + 1))
-    with pytest.raises(InvalidRequestError, match="attributes; the limit is 1000"):
-        read_html(tag.replace("{}", given))
-
-
 @pytest.mark.parametrize(
-    "text", ["<script>if (a<b) {}</script>", '<b c="{}">x</b>', "<!-- <b {}-->"]
+    "tag", ["<b{}>x</b>", "<script{}>a</script>", "<!-- --><i{}", "<!-- {}-->"]
 )
-def test_long_scripts_values_and_comments_are_no_attributes(text: str) -> None:
-    assert read_html(text.replace("{}", "word = x " * 2 * MAX_ATTRIBUTES))
+def test_tag_with_very_many_attributes_is_restored(tag: str, attributes: str) -> None:
+    text = tag.replace("{}", "".join(attributes.replace("{}", str(n)) for n in range(2000)))
+    assert restored(text) == text

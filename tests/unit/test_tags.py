@@ -43,7 +43,7 @@ SPLIT = {
     "It is <b>cold. Very</b> cold.": {0: ["<b>"], 1: ["</b>"]},
     "<i><b>It</b> is.</i>": {0: ["<b>", "</b>"]},
     "<b><i></i>It</b> is.": {0: ["<b>", "<i>", "</i>", "</b>"]},
-    "See <img src='a.png'> here.": {0: ['<img src="a.png">']},
+    "See <img src='a.png'> here.": {0: ["<img src='a.png'>"]},
 }
 
 
