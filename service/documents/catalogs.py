@@ -108,12 +108,12 @@ def _parts(text: str, syntax: Syntax, is_arb: bool = False) -> Iterator[str | Pa
         if is_prose(value, key):
             yield text[begin : found.start("value")]
             in_ascii = is_ascii or (source.isascii() and "\\u" in source)
-            yield _passage(source, value, partial(syntax.write, in_ascii))
+            yield passage_of(source, value, partial(syntax.write, in_ascii))
             begin = found.end("value")
     yield text[begin:]
 
 
-def _passage(source: str, value: str, write: Callable[[str], str]) -> Passage:
+def passage_of(source: str, value: str, write: Callable[[str], str]) -> Passage:
     before, core, after = split_margins(value)
 
     def place(translation: str) -> str:
@@ -156,7 +156,7 @@ def _yaml_parts(text: str) -> Iterator[str | Passage]:
                 start, end = anchor.end() if anchor else 0, event.end_mark.index
                 source, style = text[start:end], event.style or ""
                 yield text[begin:start]
-                yield _passage(source, event.value, partial(_scalar, source=source, style=style))
+                yield passage_of(source, event.value, partial(_scalar, source=source, style=style))
                 begin = end
     yield text[begin:]
 

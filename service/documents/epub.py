@@ -1,7 +1,5 @@
 """Reads e-books (.epub): chapters, the table of contents, the title and the description."""
 
-from collections.abc import Mapping
-from functools import partial
 from itertools import islice
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
@@ -10,13 +8,7 @@ from service.documents.base import DocumentError, PassageDocument
 from service.documents.html import read_html
 from service.documents.inline import reader_of
 from service.documents.tagged import Element, local_name
-from service.documents.xml_files import (
-    ArchiveDocument,
-    Member,
-    XmlDocument,
-    XmlParser,
-    read_archive,
-)
+from service.documents.xml_files import ArchiveDocument, XmlDocument, XmlParser, read_archive
 
 CONTAINER = "META-INF/container.xml"
 CHAPTER = "application/xhtml+xml"
@@ -38,7 +30,13 @@ def read_epub(data: bytes) -> ArchiveDocument:
     if package not in members:
         raise DocumentError(f"the package {package[:80]!r} of the e-book is missing")
     names = _chapters(parser.parse(members[package].data, package), package)
-    read = partial(_read_part, members=members)
+
+    def read(root: Element, name: str) -> XmlDocument | PassageDocument:
+        if (kind := local_name(root)) == "html":
+            return read_html(members[name].data)
+        texts = ("title", "description") if kind == "package" else ("text",)
+        return XmlDocument(root, reader_of(*texts).read(root), _set_language)
+
     return ArchiveDocument(members, [package, *names], read, parser)
 
 
@@ -51,15 +49,6 @@ def _chapters(package: Element, name: str) -> list[str]:
         if each is not None and each.get("media-type") in (CHAPTER, CONTENTS)
     )
     return [*dict.fromkeys(names)]
-
-
-def _read_part(
-    root: Element, name: str, members: Mapping[str, Member]
-) -> XmlDocument | PassageDocument:
-    if (kind := local_name(root)) == "html":
-        return read_html(members[name].data)
-    names = ("title", "description") if kind == "package" else ("text",)
-    return XmlDocument(root, reader_of(*names).read(root), _set_language)
 
 
 def _set_language(root: Element, language: str) -> None:

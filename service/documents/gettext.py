@@ -7,11 +7,13 @@ would change line breaks and drop previous messages (`#|`).
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from babel.messages.pofile import escape, unescape
 
 from service.documents.base import DocumentError, Passage, PassageDocument, decode
-from service.text.letters import has_letters, split_margins
+from service.documents.catalogs import passage_of
+from service.text.letters import has_letters
 
 _STRING = r'"(?:[^"\\\r\n]++|\\.)*+"'
 _STRINGS = re.compile(_STRING)
@@ -89,20 +91,16 @@ def _entry_parts(
         source = singular if is_singular else plural
         if field["keyword"] == "msgstr" and is_open and has_letters(source):
             yield text[end : field.start("strings")]
-            yield _passage(source, line_end)
+            write = partial(_quoted, line_end=line_end)
+            yield passage_of(write(source), source, write)
         else:
             yield text[end : field.end()]
         end = field.end()
 
 
-def _passage(source: str, line_end: str) -> Passage:
-    before, core, after = split_margins(source)
-
-    def place(translation: str) -> str:
-        lines = (before + translation + after).splitlines(keepends=True) or [""]
-        return line_end.join(map(escape, ["", *lines] if len(lines) > 1 else lines))
-
-    return Passage(core, place)
+def _quoted(value: str, line_end: str) -> str:
+    lines = value.splitlines(keepends=True) or [""]
+    return line_end.join(map(escape, ["", *lines] if len(lines) > 1 else lines))
 
 
 def _in_utf8(written: str) -> str:

@@ -9,7 +9,6 @@ then a block, and so are the tags and texts around it.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -178,8 +177,7 @@ def read_html(text: str) -> list[Token]:
     """
     found = tokens_of(_balanced([*pieces(without_controls(text))]), marks_values=True)
     return [
-        replace(token, source=unescaped(token.source)) if token.kind is Kind.TEXT else token
-        for token in found
+        Token(kind, unescaped(source) if kind is Kind.TEXT else source) for kind, source in found
     ]
 
 

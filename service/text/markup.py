@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from html import escape
-from typing import Self
+from typing import NamedTuple, Self
 
 from service.errors import InvalidRequestError
 from service.text.attributes import VALUE, filled
@@ -53,8 +53,7 @@ NO_ENTITIES: Mapping[int, str] = {}
 INLINE_TAGS = frozenset({Kind.OPEN, Kind.CLOSE, Kind.EMPTY})
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A part of a text: characters with decoded entities, a tag, or an element left as it is."""
 
     kind: Kind
