@@ -172,9 +172,10 @@ def _scalar(value: str, source: str, style: str) -> str:
         head, *lines = source.splitlines(keepends=True)
         indent = next(line[: len(line) - len(line.lstrip(" "))] for line in lines if line.strip())
         end = source[len(source.rstrip()) :]
-        between = "\n" if style == "|" else "\n\n"
-        words = (indent + line if line else "" for line in value.strip().split("\n"))
-        return head + between.join(words) + end
+        words = [indent + line if line else "" for line in value.strip().split("\n")]
+        if len(words) > 1:
+            head = head.replace(">", "|", 1)  # keeps the line breaks
+        return head + "\n".join(words) + end
     if style == "'" and "\n" not in value:
         return "'" + value.replace("'", "''") + "'"
     with suppress(yaml.YAMLError):

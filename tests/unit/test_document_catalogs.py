@@ -117,6 +117,7 @@ ESCAPES = [
     ("a.yml", "en:\n  k: %s\n", '"a \\"b\\" c"', '"A \\"B\\" C"'),
     ("a.yml", "en:\n  k: %s\n", "|\n    One\n    two\n\n", "|\n    ONE\n    TWO\n\n"),
     ("a.yml", "en:\n  k: %s\n", ">-\n    One\n    two\n", ">-\n    ONE TWO\n"),
+    ("a.yml", "en:\n  k: %s\n", ">\n    One\n      - two\n", "|\n    ONE\n      - TWO\n"),
     ("a.yml", "en:\n  k: [%s, 12]\n", "some text", "SOME TEXT"),
 ]
 
