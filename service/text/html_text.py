@@ -9,7 +9,6 @@ then a block, and so are the tags and texts around it.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 from service.text.attributes import mark, read_attributes, values_in
@@ -244,20 +243,11 @@ def _end_tag(name: str) -> Piece:
     return Piece(Kind.CLOSE, f"</{name}>", name)
 
 
-class _Content(Enum):
-    """The treatment of the content of an element."""
-
-    TRANSLATED = "translated"
-    # Kept because of an attribute. An element in it with `translate="yes"` is translated.
-    UNTRANSLATED = "untranslated"
-    # Kept because of the element's name.
-    KEPT = "kept"
-
-
 class _Open(NamedTuple):
     """An element whose content is being read."""
 
-    content: _Content = _Content.TRANSLATED
+    is_kept: bool = False  # with its content
+    may_translate: bool = False  # whether `translate="yes"` in it counts; not in `<code>`
     is_inside: bool = False  # whether it is inside a sentence
     has_words: bool = False  # of its own, and not only in its child elements
 
@@ -320,30 +310,28 @@ def _kind(piece: Piece, has_words: bool, around: OpenElements[_Open]) -> Kind | 
     if piece.kind is Kind.OPEN:
         around.end_before(piece.name)
     outer = around.inner
-    is_content = outer.content is not _Content.TRANSLATED
     name = piece.name.rpartition(":")[2]  # XHTML may have prefixes
     is_inside = name in INLINE or name in KEPT_INSIDE
     is_inside = is_inside or (name not in BLOCKS and (outer.is_inside or outer.has_words))
-    kind = piece.kind if is_inside or not name else Kind.BLOCK
+    kind: Kind | None = piece.kind if is_inside or not name else Kind.BLOCK
     if piece.kind is not Kind.OPEN:
-        return None if is_content else kind
+        return None if outer.is_kept else kind
     says = says_translated(piece.attribute_values())
-    is_kept = says is False or name in KEPT
-    content = outer.content
-    if content is _Content.UNTRANSLATED and says and not is_kept:
-        # This element is a block of its own in the untranslated element around it.
-        content, is_content, kind, is_inside = _Content.TRANSLATED, False, Kind.BLOCK, False
-    elif is_kept and not is_content:
-        content = _Content.KEPT if name in KEPT else _Content.UNTRANSLATED
-        kind = Kind.OPAQUE if is_inside else Kind.BLOCK
-    around.begin(piece.name, _Open(content, is_inside, has_words))
-    return None if is_content else kind
+    is_kept, may_translate = says is False or name in KEPT, outer.may_translate
+    if may_translate and says and not is_kept:
+        kind, may_translate, is_inside = Kind.BLOCK, False, False
+    elif outer.is_kept:
+        kind, is_kept = None, True
+    elif is_kept:
+        kind, may_translate = Kind.OPAQUE if is_inside else Kind.BLOCK, name not in KEPT
+    around.begin(piece.name, _Open(is_kept, may_translate, is_inside, has_words))
+    return kind
 
 
 def _closing_kind(name: str, around: OpenElements[_Open]) -> Kind | None:
     ended, is_innermost = around.inner, around.name == name
     around.end(name)
-    is_translated = around.inner.content is _Content.TRANSLATED
-    if ended.content is _Content.TRANSLATED:
+    is_translated = not around.inner.is_kept
+    if not ended.is_kept:
         return Kind.CLOSE if is_innermost and is_translated and ended.is_inside else Kind.BLOCK
     return Kind.BLOCK if is_translated and not is_innermost else None
