@@ -126,7 +126,7 @@ def wrap(translation: str, contents: Sequence[str]) -> list[str]:
     is at the space that is nearest to this position, and after a sentence if the line in the source
     ends one. No line begins with a mark of a list, a quote or a heading.
     """
-    translation = translation.strip()
+    translation = " ".join(map(str.strip, translation.split("\n"))).strip()
     scale = len(translation) / max(1, len(" ".join(contents)))
     spaces = [match.start() for match in _WRAPPING_SPACE.finditer(translation)]
     lines: list[str] = []

@@ -16,6 +16,7 @@ import yaml
 from service.documents.base import DocumentError, Passage, PassageDocument, decode
 from service.text.code_values import is_prose
 from service.text.letters import split_margins
+from service.text.messages import without_syntax
 
 _QUOTED = r'"(?:[^"\\]++|\\.)*+"'
 _JSON = re.compile(rf"(?P<key>{_QUOTED})\s*+:|(?P<value>{_QUOTED})|[{{}}]", re.DOTALL)
@@ -31,6 +32,9 @@ _PROPERTIES = re.compile(
 )
 _ESCAPE = re.compile(r"\\(?:[uU]([0-9a-fA-F]{4})|(?:\r\n|[\r\n])[ \t\f]*|([\s\S]))")
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+# A pattern of Java's MessageFormat, in which each apostrophe is written twice.
+_PATTERN_OF_JAVA = re.compile(r"(?=.*\{\d+[,}])(?:[^']|'')*+", re.DOTALL)
 
 _ANCHOR = re.compile(r"(?:&\S+\s+)?")
 
@@ -60,7 +64,8 @@ def _quoted(is_ascii: bool, value: str) -> str:
     return json.dumps(value, ensure_ascii=is_ascii)
 
 
-def _property(is_ascii: bool, value: str) -> str:
+def _property(is_ascii: bool, value: str, doubles: bool = False) -> str:
+    value = value.replace("'", "''") if doubles else value
     written = _quoted(is_ascii, value)[1:-1].replace('\\"', '"')
     return "\\" * written.startswith(" ") + written
 
@@ -97,6 +102,7 @@ def _parts(text: str, syntax: Syntax, is_arb: bool = False) -> Iterator[str | Pa
     begin = depth = 0
     key = ""
     is_ascii = syntax is OF_PROPERTIES and text.isascii()
+    doubles = syntax is OF_PROPERTIES and "''" in text
     for found in syntax.pattern.finditer(text):
         if found.lastgroup is None:
             depth += {"{": 1, "}": -1}.get(found[0], 0)
@@ -108,7 +114,10 @@ def _parts(text: str, syntax: Syntax, is_arb: bool = False) -> Iterator[str | Pa
         if is_prose(value, key):
             yield text[begin : found.start("value")]
             in_ascii = is_ascii or (source.isascii() and "\\u" in source)
-            yield passage_of(source, value, partial(syntax.write, in_ascii))
+            write = partial(syntax.write, in_ascii)
+            if doubles and _PATTERN_OF_JAVA.fullmatch(value) and without_syntax(value) == value:
+                value, write = value.replace("''", "'"), partial(_property, in_ascii, doubles=True)
+            yield passage_of(source, value, write)
             begin = found.end("value")
     yield text[begin:]
 

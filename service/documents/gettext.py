@@ -48,11 +48,8 @@ def read_po(data: bytes, keeps_fuzzy: bool = False) -> PassageDocument:
     entries: list[list[re.Match[str]]] = []
     for field in _FIELD.finditer(text):
         last = entries[-1][-1] if entries else field
-        if text[last.end() : field.start()].strip() or (
-            last["keyword"] == "msgstr" != field["keyword"]
-        ):
-            last = field
-        if last is field:
+        is_new = last is field or (last["keyword"] == "msgstr" != field["keyword"])
+        if is_new or text[last.end() : field.start()].strip():
             entries.append([])
         entries[-1].append(field)
     line_end = "\r\n" if "\r\n" in text else "\n"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
-from itertools import groupby
+from itertools import groupby, islice
 
 from service.documents.base import (
     Passage,
@@ -159,18 +159,19 @@ class Markup:
         """
         remaining = iter(between)
         for part in self.parts(tokens):
+            lines = (part if isinstance(part, str) else part.place(part.text)).split("\n")
+            ends = [*islice(remaining, len(lines) - 1)]
             if isinstance(part, str):
-                yield "".join(next(remaining) if char == "\n" else char for char in part)
+                yield with_breaks(lines, ends)
             else:
-                source = part.place(part.text)
-                ends = [next(remaining) for _ in range(source.count("\n"))]
-                yield Passage(part.text, partial(self._wrapped, part, source, ends))
+                yield Passage(part.text, partial(self._wrapped, part, lines, ends))
 
-    def _wrapped(self, passage: Passage, source: str, ends: Sequence[str], translation: str) -> str:
-        lines = source.split("\n")
+    def _wrapped(
+        self, passage: Passage, lines: Sequence[str], ends: Sequence[str], translation: str
+    ) -> str:
         if translation != passage.text:
-            written = " ".join(map(str.strip, passage.place(translation).split("\n")))
-            lines = [self.line(line, source) for line in wrap(written, lines)]
+            wrapped = wrap(passage.place(translation), lines)
+            lines = [self.line(line, lines[0]) for line in wrapped]
         return with_breaks(lines, ends)
 
     def line(self, line: str, source: str) -> str:
@@ -205,11 +206,7 @@ class Markup:
         first = text.before.removeprefix(self.collapsed(before))
         last = text.after.removesuffix(self.collapsed(after))
 
-        def place(translation: str) -> str:
-            if translation == text.html:
-                return source
-            return self.written([first, *text.tree_of(translation), last])
-
+        place = text.placed(source, lambda nodes: self.written([first, *nodes, last]))
         yield from (before, Passage(text.html, place), after)
 
     def collapsed(self, source: str) -> str:
@@ -267,9 +264,7 @@ def value_text(source: str) -> tuple[TaggedText, Callable[[Sequence[Node]], str]
     tokens = tokens_of(pieces(source)) if "</" in source else []
     # An element such as `<0>` is none of HTML.
     is_inline = not any(
-        each.kind is Kind.BLOCK
-        or (each.kind is Kind.TEXT and "<" in each.source)
-        or (each.kind is Kind.EMPTY and each.source.startswith("</"))
+        each.kind is Kind.BLOCK or (each.kind is Kind.TEXT and "<" in each.source)
         for each in tokens
     )
     is_tagged = is_inline and 0 < len(tokens) <= MAX_TOKENS and _ends(tokens) is not None
@@ -281,8 +276,7 @@ def value_text(source: str) -> tuple[TaggedText, Callable[[Sequence[Node]], str]
 def with_markup(block: Block) -> Block:
     """Returns a block of XML whose text has tags if it is itself HTML, as in a CDATA section."""
     text = block.text
-    has_units = any(isinstance(node, Unit) for node in text.nodes)
-    if has_units or "</" not in words_of(text.nodes):
+    if "</" not in words_of(text.nodes) or any(isinstance(node, Unit) for node in text.nodes):
         return block
     read, write = value_text("".join([text.before, *map(str, text.nodes), text.after]))
     return Block(read, lambda found: block.place([write(found)]))
@@ -293,12 +287,8 @@ def with_tags(document: PassageDocument) -> PassageDocument:
 
     def tagged(passage: Passage) -> Passage:
         text, write = value_text(passage.text)
-
-        def place(reply: str) -> str:
-            is_same = reply == text.html
-            return passage.place(passage.text if is_same else write(text.tree_of(reply)))
-
-        return Passage(text.html, place)
+        placed = text.placed(passage.text, write)
+        return Passage(text.html, lambda reply: passage.place(placed(reply)))
 
     if not any("</" in text for text in document.texts()):
         return document

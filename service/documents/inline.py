@@ -217,7 +217,10 @@ def _plain_block(places: Sequence[Place]) -> Iterator[Block]:
 
     def write(nodes: list[Node]) -> None:
         first, *others = places
-        first.set(words_of(nodes))
+        words = words_of(nodes)
+        source = etree.tostring(first.element) if first.part == "text" and not others else b""
+        has_section = b"<![CDATA[" in source and "]]>" not in words
+        first.set(etree.CDATA(words) if has_section else words)
         for place in others:
             place.set("")
 

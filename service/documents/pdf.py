@@ -27,9 +27,14 @@ LETTER, CAPITAL = 0.5, 0.2  # usual width of a letter as a share of its size; mo
 LARGE = 1.15  # smallest size of a heading, as a multiple of that of most texts
 MAX_HEADING_CHARS = 200
 
-_DAMAGED = (
-    *(PyPdfError, ArithmeticError, AttributeError, LookupError),
-    *(OSError, TypeError, ValueError),
+_ERRORS = (
+    PyPdfError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    TypeError,
+    ValueError,
 )
 _LABEL = re.compile(r"(?:([•▪◦‣–\uf0b7*-])|(?:\d{1,3}|[a-z])[.)])(?:\s+|$)")
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_A-Z])")
@@ -75,7 +80,7 @@ def read_pdf(data: bytes) -> PassageDocument:
             objects = objects.get("/XObject") or DictionaryObject()
             for each in objects.get_object().values():
                 skipped["images"] += each.get_object().get("/Subtype") == "/Image"
-    except _DAMAGED as error:
+    except _ERRORS as error:
         number = len(pages) + 1
         raise DocumentError(f"page {number} of the PDF cannot be read: {error}") from None
     parts = [*_parts(_without_repeated(pages))]

@@ -60,9 +60,7 @@ def _joined(lines: Sequence[str], breaks: Sequence[str]) -> str | Passage:
     text = " ".join(lines)
 
     def place(translation: str) -> str:
-        is_same = translation == text
-        wrapped = lines if is_same else wrap(" ".join(translation.split("\n")), lines)
-        return with_breaks(wrapped, breaks)
+        return with_breaks(lines if translation == text else wrap(translation, lines), breaks)
 
     return Passage(text, place) if has_letters(text) else place(text)
 

@@ -21,8 +21,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -58,19 +57,13 @@ SAMPLE_CHARS = 4000
 # Exit statuses of a child that does not answer.
 CHILD_FAILED, NO_MEMORY, NO_SPACE = 3, 4, 5
 
+# The first part of an answer. The other parts are the result, or the reason of a refusal.
+DONE, DAMAGED, TOO_LARGE, FAULT = b"done", b"damaged", b"too large", b"fault"
+
 _BEGIN = b"\0"  # the byte that carries the descriptor of a document
 
 # The option PR_SET_PDEATHSIG of prctl.
 _DIE_WITH_PARENT = 1
-
-
-class Answer(bytes, Enum):
-    """The first part of an answer; the other parts are the result, or the reason of a refusal."""
-
-    DONE = b"done"
-    DAMAGED = b"damaged"
-    TOO_LARGE = b"too large"
-    FAULT = b"fault"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +73,7 @@ class ReadDocument:
     is_html: bool
     num_chars: int  # of the words, without tags
     sample: str  # some of the words, from which the language is detected
-    skipped: dict[str, int] = field(default_factory=dict)  # numbers of images and equations
+    skipped: dict[str, int]  # numbers of images and equations
 
 
 class DocumentReader:
@@ -160,13 +153,13 @@ class _Process:
             status = self.child.wait()
             self.close()
             raise self._failure(status) from None
-        if kind == Answer.DONE:
+        if kind == DONE:
             return [part.decode() for part in parts]
         reason = parts[0].decode()
-        if kind == Answer.FAULT:
+        if kind == FAULT:
             logger.error("a document cannot be read: %s", reason)
             reason = "the reader of documents has failed; the server's log says where"
-        raise DocumentTooLargeError(reason) if kind == Answer.TOO_LARGE else DocumentError(reason)
+        raise DocumentTooLargeError(reason) if kind == TOO_LARGE else DocumentError(reason)
 
     def end(self) -> None:
         """Ends the process at once. A thread in `ask` then gets an error."""
@@ -225,18 +218,18 @@ def answer(request: Sequence[bytes], keeps_fuzzy: bool = False) -> list[bytes]:
         texts = document.texts()
         if rest:
             language, *translations = (part.decode() for part in rest)
-            return [Answer.DONE, document.write(translations, language)]
-        return [Answer.DONE, *_described(document, texts)]
+            return [DONE, document.write(translations, language)]
+        return [DONE, *_described(document, texts)]
     except DocumentTooLargeError as error:
-        return [Answer.TOO_LARGE, _encoded(str(error))]
+        return [TOO_LARGE, _encoded(str(error))]
     except DocumentError as error:
-        return [Answer.DAMAGED, _encoded(str(error))]
+        return [DAMAGED, _encoded(str(error))]
     except RecursionError:
-        return [Answer.DAMAGED, b"the elements of the document are nested too deep"]
+        return [DAMAGED, b"the elements of the document are nested too deep"]
     except MemoryError:
         raise
     except Exception as error:
-        return [Answer.FAULT, _encoded(fault(error))]
+        return [FAULT, _encoded(fault(error))]
 
 
 def _described(document: Document, texts: Sequence[str]) -> list[bytes]:
@@ -282,7 +275,7 @@ def _answer_one(connection: socket.socket) -> list[bytes]:
     with open(descriptor, "r+b") as file:
         file.seek(0)
         kind, *parts = answer([name, file.read(), *rest], keeps_fuzzy == b"1")
-        if rest and kind == Answer.DONE:
+        if rest and kind == DONE:
             file.seek(0)
             file.truncate()
             file.write(parts.pop())

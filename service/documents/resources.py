@@ -38,7 +38,7 @@ def read_resources(data: bytes) -> XmlDocument:
         blocks = [with_markup(block) for each in _values(root) for block in _READER.read(each)]
     else:
         raise DocumentError(f"the root <{kind}> is not that of Android's strings, RESX or XLIFF")
-    return XmlDocument(root, blocks)
+    return XmlDocument(root, blocks, source=data)
 
 
 def _strings(root: Element) -> Iterator[Element]:

@@ -64,7 +64,8 @@ def read_ass(data: bytes) -> PassageDocument:
         if not _DRAWING.search(found[1]):
             ends = _LINE_BREAK.findall(found[1])
             parts.append(text[begin : found.start(1)])
-            parts += _cue(_LINE_BREAK.sub("\n", found[1]), ends, _Plain())
+            cue = _LINE_BREAK.sub("\n", found[1])
+            parts += _Plain().in_lines(tokens_of(_pieces(cue)), ends)
             begin = found.end()
     return PassageDocument([*parts, text[begin:]], is_html=True, encoding=encoding)
 
@@ -84,14 +85,10 @@ def _parts(text: str, markup: Markup, has_orphans: bool) -> Iterator[str | Passa
             cue.append(line)
             ends.append(end)
             continue
-        yield from _cue("\n".join(cue), ends[:-1], markup)
+        yield from markup.in_lines(tokens_of(_pieces("\n".join(cue))), ends[:-1])
         yield "".join([*ends[-1:], line, end])
         cue, ends = [], []
         is_inside = is_timing[number] or (is_inside and has_orphans and not is_head)
-
-
-def _cue(source: str, ends: list[str], markup: Markup) -> Iterator[str | Passage]:
-    return markup.in_lines(tokens_of(_pieces(source)), ends)
 
 
 def _pieces(cue: str) -> Iterator[Piece]:

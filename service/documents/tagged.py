@@ -86,6 +86,10 @@ class TaggedText:
             translation = _LINE_BREAKS.sub("\n", translation)
         return _Reader(self.nodes).read(without_controls(translation))
 
+    def placed(self, source: str, write: Callable[[list[Node]], str]) -> Callable[[str], str]:
+        """Returns a function that writes a translation. A text that does not change stays."""
+        return lambda reply: source if reply == self.html else write(self.tree_of(reply))
+
 
 @dataclass(frozen=True, slots=True)
 class Block:

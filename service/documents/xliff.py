@@ -53,7 +53,7 @@ def read_xliff(data: bytes) -> XmlDocument:
         if _TRANSLATE(each) != "no" and (target := _new_target(each)) is not None:
             role = partial(_role, codes=codes.get(each.getparent(), {}))
             blocks += map(with_markup, BlockReader(role).read(target))
-    return XmlDocument(root, blocks, _set_language)
+    return XmlDocument(root, blocks, _set_language, data)
 
 
 def _original_codes(root: Element) -> dict[Element, dict[str, str]]:

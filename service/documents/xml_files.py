@@ -4,6 +4,7 @@ The XML parser does not expand entities, load DTDs or use the network.
 """
 
 import io
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ MAX_NODES = 1_000_000
 
 # Code of libxml2's errors for too little memory. Source: libxml2, enum xmlParserErrors.
 NO_MEMORY = 2
+
+# All before the root of a file.
+_START = re.compile(rb"(?:\xef\xbb\xbf|\s|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*>)*+", re.DOTALL)
 
 _DAMAGED = (
     BadZipFile,
@@ -103,6 +107,8 @@ class XmlDocument:
     # Writes the code of the target language. Some formats have no place for the code.
     set_language: Callable[[Element, str], None] | None = None
 
+    source: bytes = b""  # of a file that keeps all before its root, and its last line break
+
     def texts(self) -> list[str]:
         return [block.text.html for block in self.blocks]
 
@@ -119,7 +125,11 @@ class XmlDocument:
             xml_declaration=True,
             standalone=tree.docinfo.standalone or None,  # lxml would add `no` where none is
         )
-        return written
+        if not self.source:
+            return written
+        start, own_start = (next(_START.finditer(each))[0] for each in (written, self.source))
+        end = self.source[len(self.source.rstrip()) :]
+        return own_start + written.removeprefix(start) + end
 
 
 class Member(NamedTuple):

@@ -126,13 +126,14 @@ class TextTranslator:
         advance: Callable[[int], object] = lambda number: None,
         is_html: bool = False,
     ) -> list[str]:
-        """Returns the translations in the order of the texts; equal texts are sent once.
+        """Returns the translations in the order of the texts.
 
-        `advance` gets the number of texts that each request finished.
+        Equal texts are sent once, and empty texts are not sent. `advance` gets the number of texts
+        that each request finished.
         """
-        counts = Counter(texts)
+        counts = Counter(filter(None, texts))
         requests = list(in_requests(counts))
-        known: dict[str, str] = {}
+        known = {"": ""}
         send = partial(self._send, is_html=is_html)
         for batch, translations in zip(requests, self.client.in_order(send, requests), strict=True):
             known.update(zip(batch, translations, strict=True))
@@ -157,12 +158,10 @@ def _translate_lines(translator: TextTranslator, target: Path | None) -> None:
     with opened as output, opened_lines(STANDARD_INPUT) as file:
         lines = read_lines(file)
         while window := list(islice(lines, WINDOW_LINES)):
-            texts = [line.strip() for line in window]
-            translations = iter(translator.translate([text for text in texts if text]))
-            for line, text in zip(window, texts, strict=True):
+            translations = translator.translate([line.strip() for line in window])
+            for line, translation in zip(window, translations, strict=True):
                 end = "\n" if line.endswith("\n") else ""
-                written = " ".join(next(translations).splitlines()) if text else ""
-                output.write((written + end).encode())
+                output.write((" ".join(translation.splitlines()) + end).encode())
             output.flush()
 
 

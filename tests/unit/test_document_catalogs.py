@@ -250,3 +250,24 @@ def test_other_tags_in_values_are_characters(value: str) -> None:
     assert rewrite("a.json", text, lambda each: each.replace("cat", "dog")) == text.replace(
         "cat", "dog"
     )
+
+
+def test_doubled_apostrophes_of_java_are_single_in_texts() -> None:
+    """A model left the words after `''` out."""
+    data = b"a=It''s {0}\nb=Open {0}\nc=It's on\nd=Use '{'x'}' {0}: it''s\n"
+    document = read_document("a.properties", data)
+    assert document.texts() == ["It's {0}", "Open {0}", "It's on", "Use '{'x'}' {0}: it''s"]
+    written = document.write(["d'{0}", "l'{0}", "o'", "d'{0}"], "")
+    assert written == b"a=d''{0}\nb=l''{0}\nc=o'\nd=d'{0}\n"
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n\r\n"])
+@pytest.mark.parametrize(
+    "start", ["", "\ufeff<?xml version='1.0' encoding=\"utf-8\"?>\n\n<!-- a -->\n\n"]
+)
+def test_xml_keeps_its_start_its_end_and_its_sections(start: str, end: str) -> None:
+    value = "<![CDATA[One <b>two</b>]]>"
+    text = f'{start}<resources>\n <string name="a">{value}</string></resources>{end}'
+    assert rewrite("a.xml", text, str) == text
+    reply = 'UM <span id="1">DOIS</span>'
+    assert rewrite("a.xml", text, lambda _: reply) == text.replace("One <b>two", "UM <b>DOIS")

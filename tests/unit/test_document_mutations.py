@@ -7,7 +7,7 @@ import pytest
 
 from service.documents.base import DocumentError
 from service.documents.formats import FORMATS, read_document
-from service.documents.reader import Answer, answer
+from service.documents.reader import DAMAGED, DONE, TOO_LARGE, answer
 from tests.archives import archive, members, pdf
 from tests.unit.test_documents_archives import FILES
 from tests.unit.test_documents_text import TEXTS
@@ -64,7 +64,7 @@ def test_damaged_document_is_read_or_refused(suffix: str) -> None:
     for seed in range(SEEDS):
         data = mutated(DOCUMENTS[suffix], Random(seed))
         kind, *parts = answer([f"a{suffix}".encode(), data])
-        assert kind in (Answer.DONE, Answer.DAMAGED, Answer.TOO_LARGE), (seed, parts)
+        assert kind in (DONE, DAMAGED, TOO_LARGE), (seed, parts)
         with suppress(DocumentError):
             document = read_document(f"a{suffix}", data)
             texts = document.texts()
