@@ -45,10 +45,6 @@ def read_attributes(tag: str, attributes: Mapping[str, str | None]) -> frozenset
     return frozenset(name for name in names if has_letters(attributes.get(name) or ""))
 
 
-def mark(value: str) -> str:
-    return f"{VALUE}{value}{VALUE}"
-
-
 def values_in(sources: Iterable[str]) -> list[str]:
     """Returns the different marked values in the sources of tags, without their quotes."""
     found = (value for source in sources for value in _MARKED.findall(source))

@@ -23,11 +23,6 @@ def unescaped(text: str) -> str:
     return unescape(_TOO_LARGE.sub("\ufffd", text))
 
 
-def named_character(name: str) -> str:
-    """Returns the characters of an entity of HTML; "" if HTML has no such entity."""
-    return html5.get(f"{name};", "")
-
-
 def named_entities(text: str) -> dict[int, str]:
     """Maps each character that an XML text writes as a named entity of HTML to this entity.
 
@@ -36,5 +31,5 @@ def named_entities(text: str) -> dict[int, str]:
     if "&" not in text:
         return {}
     names = dict.fromkeys(found[1] for found in _NAMED.finditer(text) if found[1])
-    characters = ((named_character(name), name) for name in names if name not in _XML)
+    characters = ((html5.get(f"{name};", ""), name) for name in names if name not in _XML)
     return {ord(char): f"&{name};" for char, name in characters if len(char) == 1 and char > "\x7f"}

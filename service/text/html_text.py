@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Generic, NamedTuple, TypeVar
 
-from service.text.attributes import mark, read_attributes, values_in
+from service.text.attributes import VALUE, read_attributes, values_in
 from service.text.entities import unescaped
 from service.text.markup import Kind, Token
 
@@ -71,6 +71,8 @@ _KINDS = {"mark": Kind.BLOCK, "text": Kind.TEXT, "comment": Kind.EMPTY, "other":
 _RAW_END = {
     name: re.compile(rf"</{name}\b|\Z", re.IGNORECASE) for name in ("script", "style", "textarea")
 }
+# A slash that ends the value of the last attribute, as in `<b class=a/>`.
+_UNQUOTED_END = re.compile(r"""=\s*+[^\s"'=]*/\Z""")
 _ATTRIBUTE = re.compile(
     r"""([^\s/>="'][^\s/>=]*+)(?:\s*+=[\s=]*+(?:"([^"]*+)"|'([^']*+)'|([^>\s"']\S*+)?))?"""
 )
@@ -79,8 +81,9 @@ _ATTRIBUTE = re.compile(
 class Piece(NamedTuple):
     """A piece of HTML. The content of a script, a style sheet or a textarea is in its start tag.
 
-    The kind is BLOCK for a byte order mark, for a document type, and for a tag or a comment that is
-    not closed, with the rest of the text. The kind of a tag does not depend on its name.
+    The kind is BLOCK for a byte order mark and a document type. It is also BLOCK for a tag or a
+    comment that is not closed, with the rest of the text. The kind of a tag does not depend on its
+    name.
     """
 
     kind: Kind
@@ -95,19 +98,17 @@ class Piece(NamedTuple):
 
     def marked(self, names: Set[str]) -> str:
         """Returns the source of a tag, with marks around the values of some attributes."""
-        parts: list[str] = []
-        end = 0
-        for found in _ATTRIBUTE.finditer(self.attributes):
+
+        def marked(found: re.Match[str]) -> str:
             group = found.lastindex or 1
-            if group > 1 and found[1].lower() in names:
-                first, last = found.span(group)
-                is_quoted = group < 4
-                first, last = first - is_quoted, last + is_quoted
-                parts += (self.attributes[end:first], mark(self.attributes[first:last]))
-                end = last
+            if group == 1 or found[1].lower() not in names:
+                return found[0]
+            size = len(found[group]) + 2 * (group < 4)  # with quotes
+            return f"{found[0][:-size]}{VALUE}{found[0][-size:]}{VALUE}"
+
         place = len(f"<{self.name}")
-        head, rest = self.source[:place], self.source[place + len(self.attributes) :]
-        return "".join([head, *parts, self.attributes[end:], rest])
+        rest = self.source[place + len(self.attributes) :]
+        return self.source[:place] + _ATTRIBUTE.sub(marked, self.attributes) + rest
 
 
 def pieces(text: str) -> Iterator[Piece]:
@@ -120,20 +121,13 @@ def pieces(text: str) -> Iterator[Piece]:
         else:
             slash, name, attributes = match.group("slash", "name", "attributes")
             name = name.lower()
-            is_single = name in VOID or _is_single(attributes)
+            is_slash_end = attributes.endswith("/") and not _UNQUOTED_END.search(attributes)
+            is_single = name in VOID or is_slash_end
             kind = Kind.CLOSE if slash else Kind.EMPTY if is_single else Kind.OPEN
             if kind is Kind.OPEN and name in _RAW_END:
                 end = next(_RAW_END[name].finditer(text, end)).start()
             yield Piece(kind, text[place:end], name, attributes)
         place = end
-
-
-def _is_single(attributes: str) -> bool:
-    """Reports whether a tag ends with a slash that is no part of a value, as `<b class=a/>`."""
-    if not attributes.endswith("/"):
-        return False
-    _, equals, value = re.sub(_VALUE, " ", attributes).rpartition("=")
-    return not equals or len(value.split()) != 1
 
 
 def without_controls(text: str) -> str:

@@ -152,11 +152,8 @@ def place_tags(tags: Sequence[Tag], words: WordAttention) -> list[tuple[int, str
     Each place comes with a text to insert there: a marker, or a marker and a space.
     """
     placement = _Placement(_cut(words, {tag.place for tag in tags}))
-    placed: list[tuple[int, str]] = []
-    for place, marker in placement.emit(_tree(tags, len(words.source)), (0, placement.num_words)):
-        at_least = placed[-1][0] if placed else 0
-        placed.append((max(place, at_least), marker))
-    return placed
+    placed = placement.emit(_tree(tags, len(words.source)), (0, placement.num_words))
+    return [*accumulate(placed, lambda last, each: (max(last[0], each[0]), each[1]))]
 
 
 def _cut(words: WordAttention, places: Set[int]) -> WordAttention:

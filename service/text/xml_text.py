@@ -8,11 +8,11 @@ it are inside the sentence too. The tags of all other elements end a sentence.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from html.entities import html5
 from itertools import groupby
 from xml.parsers import expat
 
 from service.errors import InvalidRequestError
-from service.text.entities import named_character
 from service.text.markup import Kind, Token
 
 # The start of a document, which a fragment does not have, and the characters in front of it. XML
@@ -50,18 +50,15 @@ class XmlRules:
 
 
 @dataclass(slots=True)
-class _Element:
-    name: str  # with its prefix
-    has_words: bool = False  # of its own, and not only in its child elements
-    last: int = 0  # index of the part that is the end tag
-
-
-@dataclass(slots=True)
 class _Part:
     kind: Kind | None  # None for the bounds of CDATA and for the end of the root element
     start: int  # index of the first byte
     words: str = ""  # characters of a text, with decoded entities
-    element: _Element | None = None  # that starts here
+
+    # Of a start tag:
+    name: str = ""  # with its prefix
+    has_words: bool = False  # of its own, and not only in its child elements
+    last: int = 0  # index of the part that is the end tag
 
 
 class _Reader:
@@ -70,7 +67,7 @@ class _Reader:
     def __init__(self, line_end: str) -> None:
         self._line_end = line_end  # expat replaces CRLF by LF
         self.parts: list[_Part] = []
-        self._opened: list[_Element] = []
+        self._opened: list[_Part] = []  # the start tags of the elements around
         self._declared: set[str] = set()  # entities of the DTD
         self._has_other_dtd = False  # which the parser does not read
         self._parser = parser = expat.ParserCreate("utf-8")
@@ -96,13 +93,13 @@ class _Reader:
             end = source.index(b">", end) + 1
         self.parts.append(_Part(None, end))
 
-    def _add(self, kind: Kind | None, words: str = "", element: _Element | None = None) -> None:
+    def _add(self, kind: Kind | None, words: str = "") -> None:
         if self._opened:
-            self.parts.append(_Part(kind, self._parser.CurrentByteIndex, words, element))
+            self.parts.append(_Part(kind, self._parser.CurrentByteIndex, words))
 
     def _start(self, name: str, _: dict[str, str]) -> None:
-        self._opened.append(_Element(name))
-        self._add(Kind.OPEN, element=self._opened[-1])
+        self._opened.append(_Part(Kind.OPEN, self._parser.CurrentByteIndex, name=name))
+        self.parts.append(self._opened[-1])
 
     def _end(self, _: str) -> None:
         self._opened[-1].last = len(self.parts)
@@ -113,7 +110,7 @@ class _Reader:
         self._has_other_dtd = system is not None
 
     def _entity(self, name: str, _: bool) -> None:
-        if name not in self._declared and (words := named_character(name)):
+        if name not in self._declared and (words := html5.get(f"{name};")):
             self._characters(words)
         elif name in self._declared or self._has_other_dtd:
             self._add(Kind.OPAQUE)
@@ -161,15 +158,15 @@ def _tokens(source: bytes, parts: list[_Part], rules: XmlRules) -> Iterator[Toke
         part = parts[index]
         last = index
         kind = part.kind
-        if part.element is not None:
-            is_inside = rules.is_inside(part.element.name, beside_words[-1])
-            is_ignored = part.element.name in rules.ignored
-            if is_ignored or part.element.last == index + 1:
-                last = part.element.last
+        if kind is Kind.OPEN:
+            is_inside = rules.is_inside(part.name, beside_words[-1])
+            is_ignored = part.name in rules.ignored
+            if is_ignored or part.last == index + 1:
+                last = part.last
                 kind = Kind.OPAQUE if is_ignored else Kind.EMPTY
             else:
                 insides.append(is_inside)
-                beside_words.append(part.element.has_words or (is_inside and beside_words[-1]))
+                beside_words.append(part.has_words or (is_inside and beside_words[-1]))
             kind = kind if is_inside else Kind.BLOCK
         elif kind is Kind.CLOSE:
             beside_words.pop()
