@@ -218,8 +218,8 @@ def _plain_block(places: Sequence[Place]) -> Iterator[Block]:
     def write(nodes: list[Node]) -> None:
         first, *others = places
         words = words_of(nodes)
-        source = etree.tostring(first.element) if first.part == "text" and not others else b""
-        has_section = b"<![CDATA[" in source and "]]>" not in words
+        is_leaf = first.part == "text" and not len(first.element) and "]]>" not in words
+        has_section = is_leaf and b"<![CDATA[" in etree.tostring(first.element)
         first.set(etree.CDATA(words) if has_section else words)
         for place in others:
             place.set("")
