@@ -125,7 +125,7 @@ class XmlDocument:
             xml_declaration=True,
             standalone=tree.docinfo.standalone or None,  # lxml would add `no` where none is
         )
-        if not self.source:
+        if not self.source or b"\0" in self.source:  # UTF-16
             return written
         start, own_start = (next(_START.finditer(each))[0] for each in (written, self.source))
         end = self.source[len(self.source.rstrip()) :]

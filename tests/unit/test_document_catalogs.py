@@ -271,3 +271,12 @@ def test_xml_keeps_its_start_its_end_and_its_sections(start: str, end: str) -> N
     assert rewrite("a.xml", text, str) == text
     reply = 'UM <span id="1">DOIS</span>'
     assert rewrite("a.xml", text, lambda _: reply) == text.replace("One <b>two", "UM <b>DOIS")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_xml_in_utf_16_stays_readable(encoding: str) -> None:
+    mark = "" if encoding == "utf-16" else "\ufeff"
+    start = f'{mark}<?xml version="1.0" encoding="utf-16"?>'
+    text = f"{start}<resources><string>One</string></resources>\n"
+    written = read_document("a.xml", text.encode(encoding)).write(["Um"], "")
+    assert read_document("a.xml", written).texts() == ["Um"]
