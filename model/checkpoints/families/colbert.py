@@ -21,6 +21,7 @@ from model.regular_files import check_file
 Modules = Sequence[tuple[str, Path]]
 Values = Mapping[str, Any]
 
+PROMPTS = "config_sentence_transformers.json"
 METADATA = "artifact.metadata"
 KINDS = ("ColBERT", "MultiVectorEncoder")
 """Values of `model_type` in the file of PyLate, and in that of sentence-transformers."""
@@ -31,23 +32,23 @@ STRATEGY = "the strategy of query_expansion"
 PUNCTUATION = list(string.punctuation)
 
 
-def is_multi_vector(folder: Path, own: str) -> bool:
-    """Returns whether a model has a vector for each token; `own` names the options' file."""
-    kind = read_options_if_there(folder / own).get("model_type")
+def is_multi_vector(folder: Path) -> bool:
+    """Returns whether a model has a vector for each token."""
+    kind = read_options_if_there(folder / PROMPTS).get("model_type")
     return kind in KINDS or (folder / METADATA).is_file()
 
 
 def read_multi_vector(
-    folder: Path, own: str, transformer: Values, modules: Modules, vocabulary: Path, limit: int
+    folder: Path, transformer: Values, modules: Modules, vocabulary: Path, limit: int
 ) -> MultiVectorConfig:
     """Returns how a model reads queries and documents.
 
-    `own` names the file with the options of sentence-transformers. `modules` has the kind and the
-    folder of each module after the transformer. No text has more than `limit` tokens.
+    `modules` has the kind and the folder of each module after the transformer. No text has more
+    than `limit` tokens.
     """
     path = folder / METADATA
     is_stanford = path.is_file()
-    given = read_options(path if is_stanford else folder / own)
+    given = read_options(path if is_stanford else folder / PROMPTS)
     if is_stanford:
         known = _of_stanford(given)
     elif given.get("model_type") == KINDS[0]:

@@ -9,17 +9,17 @@ cross_encoder/model.py; the README of Qwen/Qwen3-Reranker-0.6B.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from model.checkpoints.families import text_encoders
+from model.checkpoints.families.colbert import PROMPTS
 from model.checkpoints.families.encoder_family import Options
 from model.checkpoints.families.sentence_transformers import (
     CONFIG,
     IDENTITY,
     LOGIT_SCORE,
-    PROMPTS,
     TOKENIZER,
     TOKENIZER_CONFIG,
     EmbeddingFiles,
@@ -78,8 +78,6 @@ TEMPLATE = "chat_template"
 
 class CrossEncoderFiles(EmbeddingFiles):
     """The files of one cross-encoder. Without a `head`, `config.json` names its classifier."""
-
-    is_pairwise: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)

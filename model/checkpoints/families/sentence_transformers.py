@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from model.checkpoints.families import colbert, text_encoders
+from model.checkpoints.families.colbert import PROMPTS, is_multi_vector
 from model.checkpoints.families.encoder_family import Options
 from model.checkpoints.folders import PACKAGE, files_of, package_titles, title_of
 from model.checkpoints.formats.files import (
@@ -46,7 +47,6 @@ from model.tokenization.text import TextTokenizer
 
 CONFIG = "config.json"
 MODULES = "modules.json"
-PROMPTS = "config_sentence_transformers.json"
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 VOCABULARY = "vocab.txt"
@@ -135,7 +135,6 @@ class EmbeddingFiles:
     kind: str = "Transformer"  # of the first module
     query: "EmbeddingFiles | None" = None
     default_form: str = FORMS[1]  # of a text, if a request names none
-    is_pairwise: ClassVar[bool] = False  # whether its modules score pairs of texts
 
     @cached_property
     def revision(self) -> str:
@@ -153,7 +152,7 @@ class EmbeddingFiles:
     @property
     def is_multi(self) -> bool:
         """Whether it is a ColBERT model, which has a vector for each token."""
-        return colbert.is_multi_vector(self.folder, PROMPTS)
+        return is_multi_vector(self.folder)
 
 
 def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
@@ -302,7 +301,7 @@ def _read_router(folder: Path, listed: Modules) -> dict[str, Modules]:
             reasons.append(f"it has the routes {', '.join(parts)}, supported: {', '.join(FORMS)}")
         elif default not in parts:
             reasons.append(f"default_route is {default!r}, it must be a route")
-        if colbert.is_multi_vector(folder, PROMPTS) or is_cross_encoder(folder):
+        if is_multi_vector(folder) or is_cross_encoder(folder):
             reasons.append("ColBERT models and cross-encoders with a router are not served")
         if reasons:
             raise UnsupportedModelError(str(path), reasons)
@@ -331,7 +330,7 @@ def _read_route(folder: Path, listed: Modules) -> EmbeddingFiles:
         wanted = (("MLMTransformer", "Transformer"), (SPLADE,))
     elif kinds[1:] == [LOGIT_SCORE]:
         wanted = (("Transformer",), (LOGIT_SCORE,))
-    elif colbert.is_multi_vector(folder, PROMPTS):
+    elif is_multi_vector(folder):
         wanted, usual = (("Transformer",),), (*usual, colbert.MODULE)
     reasons = [
         f"module {number} is {name}, supported: {', '.join(known)}"
@@ -384,9 +383,9 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
     sparse = SparseConfig() if is_sparse else sparse
     multi = None
     if files.is_multi:
-        own = _read_transformer_options(files)
-        parts = files.folder, PROMPTS, own, head, files.encoder / TOKENIZER, tokens
-        multi, prompts, default = colbert.read_multi_vector(*parts), {}, None
+        own, vocabulary = _read_transformer_options(files), files.encoder / TOKENIZER
+        multi = colbert.read_multi_vector(files.folder, own, head, vocabulary, tokens)
+        prompts, default = {}, None
     try:
         config = EmbeddingConfig(
             encoder, pooling, modules, tokens, prompts, default, sparse, multi, pools_prompt
@@ -437,7 +436,7 @@ def _read_head(files: EmbeddingFiles, width: int) -> tuple[HeadConfig, ...]:
         if kind == LOGIT_SCORE:
             modules.append(DenseConfig(width, 1, has_bias=False))
         elif kind == "Dense":
-            is_score = files.is_pairwise and number == len(head)
+            is_score = number == len(head) and is_cross_encoder(files.folder)
             modules.append(_read_dense(folder / CONFIG, SCORE_SUPPORTED if is_score else supported))
         elif kind == "LayerNorm":
             options = Options.of(folder / CONFIG)
