@@ -161,7 +161,11 @@ def _round(
     precision: Precision,
 ) -> Precision:
     """Rounds the encoder, or restores it if `auto` finds that the samples' vectors change much."""
-    jobs = _samples(files, model) if dtype == "auto" else []
+    jobs: list[EmbeddingJob] = []
+    if dtype == "auto":
+        tokenizer = load_tokenizer(files, model.config)
+        texts = (*all_samples(), *DEGENERATE)
+        jobs = [EmbeddingJob(tokenizer.tokenize(text).tokenized.ids) for text in texts]
     exact, is_int8 = embed(model, jobs), precision is Precision.INT8
     encoder = model.encoder if is_int8 else deepcopy(model.encoder)
     replaced = quantize(model.encoder.layers) if is_int8 else []
@@ -194,12 +198,6 @@ def forget_pages(tensor: Tensor) -> None:
     if sys.platform == "linux" and start < end:
         madvise = ctypes.CDLL(None).madvise
         madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
-
-
-def _samples(files: EmbeddingFiles, model: EmbeddingModel) -> list[EmbeddingJob]:
-    tokenizer = load_tokenizer(files, model.config)
-    texts = (*all_samples(), *DEGENERATE)
-    return [EmbeddingJob(tokenizer.tokenize(text).tokenized.ids) for text in texts]
 
 
 def _is_faithful(

@@ -13,12 +13,18 @@ UNUSUAL = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def files_of(reference: str) -> list[Path]:
-    if reference.startswith(PACKAGE):
-        return _installed_files(reference.removeprefix(PACKAGE))
-    root = Path(reference)
-    if not root.is_dir():
-        raise CheckpointNotFoundError(f"{root} is not a folder")
-    return list(files_below(root))
+    if not reference.startswith(PACKAGE):
+        root = Path(reference)
+        if not root.is_dir():
+            raise CheckpointNotFoundError(f"{root} is not a folder")
+        return list(files_below(root))
+    package = reference.removeprefix(PACKAGE)
+    try:
+        return [Path(str(file.locate())) for file in metadata.files(package) or []]
+    except (metadata.PackageNotFoundError, ValueError) as error:  # ValueError: the name is empty
+        raise CheckpointNotFoundError(
+            f"the package {package} is not installed; install it, or name a folder"
+        ) from error
 
 
 def files_below(root: Path) -> Iterator[Path]:
@@ -30,15 +36,6 @@ def files_below(root: Path) -> Iterator[Path]:
         visited.update(new)
         for name in names:
             yield Path(parent, name)
-
-
-def _installed_files(package: str) -> list[Path]:
-    try:
-        return [Path(str(file.locate())) for file in metadata.files(package) or []]
-    except (metadata.PackageNotFoundError, ValueError) as error:  # ValueError: the name is empty
-        raise CheckpointNotFoundError(
-            f"the package {package} is not installed; install it, or name a folder"
-        ) from error
 
 
 def package_titles(reference: str, folders: Sequence[Path]) -> list[str]:

@@ -138,10 +138,8 @@ def _read_side(file: CTranslate2File, side: str, reasons: list[str]) -> dict[str
     def number(name: str, default: int) -> int:
         return int(file.scalar(f"{side}/{name}", file.scalar(name, default)))
 
-    table, ffn = (
-        file.shape(_embeddings(file, side)),
-        file.shape(f"{side}/layer_0/ffn/linear_0/weight"),
-    )
+    table = file.shape(_embeddings(file, side))
+    ffn = file.shape(f"{side}/layer_0/ffn/linear_0/weight")
     if len(table) != 2 or len(ffn) != 2:
         reasons.append(f"the {side} has no embeddings or no layers")
         return {}
@@ -149,7 +147,10 @@ def _read_side(file: CTranslate2File, side: str, reasons: list[str]) -> dict[str
     if activation not in range(len(ACTIVATIONS)):
         reasons.append(f"the activation of the {side} has the number {activation}")
         activation = 0
-    scale, root = _embedding_scale(file, side), width**0.5
+    root, factor = width**0.5, f"{side}/scale_embeddings"
+    scale = file.scalar(factor, 1)
+    if factor not in file or file.is_int8(factor):  # a flag
+        scale = root if scale else 1.0
     if min(abs(scale - 1), abs(scale / root - 1)) > SCALE_ERROR:
         reasons.append(f"the {side} multiplies embeddings by {scale:g}, supported: 1 or {root:g}")
     positions = _read_positions(file, side, width)
@@ -166,15 +167,6 @@ def _read_side(file: CTranslate2File, side: str, reasons: list[str]) -> dict[str
         "sinusoids": positions[0],
         "position_offset": positions[1],
     }
-
-
-def _embedding_scale(file: CTranslate2File, side: str) -> float:
-    """Returns the factor of the embeddings, from a flag or the factor itself."""
-    name = f"{side}/scale_embeddings"
-    scale = file.scalar(name, 1)
-    if name in file and not file.is_int8(name):
-        return scale
-    return file.shape(_embeddings(file, side))[1] ** 0.5 if scale else 1.0
 
 
 def _read_positions(file: CTranslate2File, side: str, width: int) -> tuple[Sinusoids, int] | None:

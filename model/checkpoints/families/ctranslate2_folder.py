@@ -10,7 +10,6 @@ argosopentech/argos-translate, argostranslate/package.py (packages). No code was
 import math
 import re
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -235,28 +234,21 @@ def _vocabulary(folder: Path, side: str) -> Path:
 def translates(folder: Path, ids: Path) -> Translates:
     vocabulary = translation_folder.read_vocabulary(ids)
     if is_package(folder):
-        return _package_pair(folder.parent / METADATA, vocabulary)
-    tokens = [piece for piece in vocabulary if LANGUAGE.fullmatch(piece)]
-    if tokens:
+        path = folder.parent / METADATA
+        options = files.read_options(path)
+        codes = [str(options.get(f"{end}_code")) for end in ("from", "to")]
+        pair = pair_of(*(ARGOS_CODES.get(code, code) for code in codes))
+        token = options.get("target_prefix") or ""  # which targets begin with
+        if pair is None or (token and token not in vocabulary):
+            names = {name: options.get(name) for name in ("from_code", "to_code", "target_prefix")}
+            raise UnsupportedModelError(str(path), [f"{names} are no languages of the model"])
+        tokens = LanguageTokens({pair[0]: ""}, {pair[1]: token}, begins_target=True)
+        return pair, tokens if token else None
+    pieces = [piece for piece in vocabulary if LANGUAGE.fullmatch(piece)]
+    if pieces:
         is_small = translation_folder.SMALL_100.search(title_of(folder)) is not None
-        return translation_folder.between(folder, tokens, begins_target=not is_small)
+        return translation_folder.between(folder, pieces, begins_target=not is_small)
     return translation_folder.translates(folder, ids)
-
-
-def _package_pair(
-    path: Path, vocabulary: Mapping[str, int]
-) -> tuple[tuple[str, str], LanguageTokens | None]:
-    """Returns the pair of an Argos package, and the token that its targets begin with, if any."""
-    options = files.read_options(path)
-    codes = [str(options.get(f"{end}_code")) for end in ("from", "to")]
-    pair = pair_of(*(ARGOS_CODES.get(code, code) for code in codes))
-    token = options.get("target_prefix") or ""
-    if pair is None or (token and token not in vocabulary):
-        names = {name: options.get(name) for name in ("from_code", "to_code", "target_prefix")}
-        raise UnsupportedModelError(str(path), [f"{names} are no languages of the model"])
-    source, target = pair
-    tokens = LanguageTokens({source: ""}, {target: token}, begins_target=True) if token else None
-    return pair, tokens
 
 
 def read_options(file: CTranslate2File) -> dict[str, Any]:

@@ -220,7 +220,12 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
     vocab_sizes = {"vocab_size": vocab, "decoder_vocab_size": target_vocab}
     reasons = unsupported(options, SUPPORTED[kind]) + ([] if is_t5 else _side_reasons(options))
     reasons = reasons or size_reasons(sizes, vocab_sizes, num_bytes)
-    if reasons := reasons or _id_reasons(options, target_vocab):
+    reasons = reasons or [
+        f"{name} is {number!r}, not an id of the vocabulary"
+        for name in IDS
+        if type(number := options.get(name)) is not int or not 0 <= number < target_vocab
+    ]
+    if reasons:
         raise UnsupportedModelError(name, reasons)
     try:
         return ModelConfig(
@@ -245,14 +250,6 @@ def _side_reasons(options: Mapping[str, Any]) -> list[str]:
         if one != other:
             reasons.append(f"{part} of the encoder is {one!r} and of the decoder {other!r}")
     return reasons
-
-
-def _id_reasons(options: Mapping[str, Any], vocab: int) -> list[str]:
-    return [
-        f"{name} is {number!r}, not an id of the vocabulary"
-        for name in IDS
-        if type(number := options.get(name)) is not int or not 0 <= number < vocab
-    ]
 
 
 def _fields(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,6 @@ INTGEMM8 = 0x4101
 
 FLOATS: dict[int, np.dtype[np.floating[Any]]] = {FLOAT16: np.dtype("<f2"), FLOAT32: np.dtype("<f4")}
 TYPES = {dtype: kind for kind, dtype in FLOATS.items()}
-BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 DAMAGE = (
     *(OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError),
     *(zipfile.BadZipFile, zlib.error),
@@ -253,19 +252,17 @@ class MarianNpz(MarianFile):
     def __init__(self, path: Path) -> None:
         self.path = path
         arrays = _read(path)
-        self.entries = {}
-        blobs, offset, unknown = [], 0, []
+        self.entries, offset = {}, 0
         for name, array in arrays.items():
             kind = TYPES.get(array.dtype, 0)
-            if not kind and not (name == OPTIONS_ITEM and array.dtype in BYTES):
-                unknown.append(f"{name} has type {array.dtype}")
-            blobs.append(array.tobytes())
-            self.entries[name] = Item(name, kind, array.shape, offset, len(blobs[-1]))
-            offset += len(blobs[-1])
-        if unknown:
-            raise UnsupportedModelError(path.name, unknown)
+            self.entries[name] = Item(name, kind, array.shape, offset, array.nbytes)
+            offset += array.nbytes
         self.options_item = self.entries.pop(OPTIONS_ITEM, None)
-        self.data = b"".join(blobs)
+        unknown = [name for name, item in self.entries.items() if not item.type]
+        if unknown:
+            reasons = [f"{name} has type {arrays[name].dtype}" for name in unknown]
+            raise UnsupportedModelError(path.name, reasons)
+        self.data = b"".join(array.tobytes() for array in arrays.values())
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
