@@ -379,9 +379,6 @@ class EmbeddingConfig:
     """An encoder, its pooling and the modules after pooling. With `sparse` it has only an encoder.
 
     With `multi`, the modules compute a vector for each token.
-
-    Raises:
-        UnsupportedModelError: The parts do not fit together, or the default prompt is unknown.
     """
 
     encoder: TextEncoderConfig

@@ -29,7 +29,6 @@ WEIGHTS = "model.bin"
 METADATA = "metadata.json"
 SPEC = "TransformerSpec"
 
-VOCABULARY = "{}_vocabulary"
 SUFFIXES = (".json", ".txt")
 
 # Matches the tokens of languages of M2M100 and SMaLL-100, and of NLLB-200.
@@ -203,7 +202,8 @@ def find_parts(folder: Path) -> list[Path]:
     """Returns weights, source pieces, target pieces, source vocabulary and target vocabulary."""
     vocabularies = [_vocabulary(folder, side) for side in ("source", "target")]
     places = (folder, folder.parent) if is_package(folder) else (folder,)
-    found = [path for place in places for path in _pieces(place)]
+    parts = [sorted([*place.glob("*.spm"), *place.glob("*.model")]) for place in places]
+    found = [path for part in parts for path in part if path.name != "bpe.model"]
     named = {path.name: path for path in found}
     ends = translation_folder.SOURCE_PIECES, translation_folder.TARGET_PIECES
     pieces = [named[end] for end in ends] if set(ends) <= named.keys() else found * 2
@@ -218,13 +218,8 @@ def find_parts(folder: Path) -> list[Path]:
     return [folder / WEIGHTS, *pieces, *vocabularies]
 
 
-def _pieces(folder: Path) -> list[Path]:
-    found = sorted([*folder.glob("*.spm"), *folder.glob("*.model")])
-    return [path for path in found if path.name != "bpe.model"]
-
-
 def _vocabulary(folder: Path, side: str) -> Path:
-    names = [VOCABULARY.format(each) + suffix for each in ("shared", side) for suffix in SUFFIXES]
+    names = [f"{each}_vocabulary{end}" for each in ("shared", side) for end in SUFFIXES]
     paths = [folder / name for name in names if (folder / name).is_file()]
     if not paths:
         raise CheckpointFormatError(f"{folder} is not a complete model: it has no {names[0]}")
@@ -252,12 +247,7 @@ def translates(folder: Path, ids: Path) -> Translates:
 
 
 def read_options(file: CTranslate2File) -> dict[str, Any]:
-    """Returns the options of `config.json`; before binary version 6, those in the weights.
-
-    Raises:
-        UnsupportedModelError: The file is no encoder-decoder Transformer, or an option has a value
-            that is not implemented.
-    """
+    """Returns the options of `config.json`; before binary version 6, those in the weights."""
     path = file.path.parent / CONFIG
     if not file.spec.startswith(SPEC.removesuffix("Spec")) or "Decoder" in file.spec:
         reason = f"its specification is {file.spec!r}, supported: {SPEC!r}, a translation model"

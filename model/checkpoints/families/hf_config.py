@@ -107,32 +107,22 @@ SUPPORTED: dict[str, Supported] = {
     **dict.fromkeys(T5_TYPES, ALWAYS | {"feed_forward_proj": tuple(T5_ACTIVATIONS)}),
 }
 
+BART: dict[str, Any] = {
+    "norm": NormPosition.PRE,
+    "position_offset": 2,
+    "min_target_tokens": MULTILINGUAL_TARGET,
+}
+T5: dict[str, Any] = {
+    "has_sinusoids": False,
+    "has_output_bias": False,
+    "scales_embeddings": False,
+    "min_target_tokens": MULTILINGUAL_TARGET,
+}
 FAMILIES: dict[str, dict[str, Any]] = {
     "marian": {"sinusoids": Sinusoids.HUGGING_FACE, "scales_embeddings": False},
-    "m2m_100": {
-        "norm": NormPosition.PRE,
-        "position_offset": 2,
-        "has_output_bias": False,
-        "scales_embeddings": True,
-        "min_target_tokens": MULTILINGUAL_TARGET,
-    },
-    "mbart": {
-        "norm": NormPosition.PRE,
-        "has_sinusoids": False,
-        "position_offset": 2,
-        "norms_embedding": True,
-        "scales_embeddings": False,
-        "min_target_tokens": MULTILINGUAL_TARGET,
-    },
-    **dict.fromkeys(
-        T5_TYPES,
-        {
-            "has_sinusoids": False,
-            "has_output_bias": False,
-            "scales_embeddings": False,
-            "min_target_tokens": MULTILINGUAL_TARGET,
-        },
-    ),
+    "m2m_100": BART | {"has_output_bias": False, "scales_embeddings": True},
+    "mbart": BART | {"has_sinusoids": False, "norms_embedding": True, "scales_embeddings": False},
+    **dict.fromkeys(T5_TYPES, T5),
 }
 """Properties that the library transformers fixes in code, unless they are those of ModelConfig.
 
