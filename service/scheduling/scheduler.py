@@ -437,6 +437,7 @@ class Scheduler:
         items = [(worker.held[each.id], each) for each in failed if each.id in worker.held]
         for item, _ in items:
             worker.take_back(item)
+            item.attempts = 0  # for an equal item, which takes its place
         for item, each in items:
             reason = "the device ran out of memory" if each.is_out_of_memory else each.error
             item.receiver.fail(InternalError(f"a sentence could not be computed: {reason}"))

@@ -118,13 +118,13 @@ class TokenBudget:
     def __init__(self, usual: float = math.inf) -> None:
         self.usual = usual  # limit until memory runs out
         self.limit = usual
-        self.failed_tokens = 0  # of the largest batch that has run out of memory
+        self.failed_tokens = 0  # of the largest batch that has run out of memory since then
         self.changed = 0.0
 
     def shrink(self, items: Iterable[Item]) -> None:
         """Lowers the limit to half the tokens of these items, whose batch has run out of memory."""
         tokens = sum(item.num_tokens for item in items)
-        self.failed_tokens = max(tokens, self.failed_tokens)
+        self.failed_tokens = max(tokens, self.failed_tokens if self.limit < self.usual else 0)
         self.limit, self.changed = min(max(1, tokens // 2), self.limit), time.monotonic()
 
     def take(
@@ -137,7 +137,7 @@ class TokenBudget:
         if self.limit < self.usual and time.monotonic() - self.changed >= RECOVERY_SECONDS:
             self.limit, self.changed = min(2 * self.limit, self.usual), time.monotonic()
             if self.limit >= self.failed_tokens:
-                self.limit, self.failed_tokens = self.usual, 0
+                self.limit = self.usual
         tokens = sum(item.num_tokens for item in running) if self.limit < math.inf else 0
         taken: list[Item] = []
         while waiting and waiting[0].num_rows <= rows:

@@ -163,6 +163,18 @@ async def test_failing_sentence_fails_only_after_it_was_computed_for_each_reques
     assert numbers(await streams[1].in_order()) == [2, 3]
 
 
+async def test_sentence_is_tried_again_after_an_equal_one_has_failed(
+    scheduler: Scheduler, worker: FakeWorker
+) -> None:
+    """The death of a worker counts only the dispatches of the sentence itself."""
+    streams = [scheduler.submit(sentences(1), deadline()) for _ in range(2)]
+    worker.fail(*worker.held)
+    worker.die()
+    other = FakeWorker(scheduler, "worker-1")
+    other.finish_all()
+    assert numbers(await streams[1].in_order()) == [2]
+
+
 @pytest.mark.parametrize("max_entries", [10])
 async def test_unloaded_model_fails_all_requests_and_loses_its_cache(
     scheduler: Scheduler, worker: FakeWorker

@@ -128,7 +128,7 @@ async def test_worker_that_loads_is_not_waited_for(
 async def test_worker_that_is_being_started_at_the_end_is_ended_too(
     supervisor: Supervisor, starts: Starts
 ) -> None:
-    """It has no link yet that a Stop could be sent to."""
+    """It has no channel yet that could be closed."""
     starts.may_start.clear()
     supervisor.start()
     await settle()

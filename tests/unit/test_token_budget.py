@@ -1,5 +1,6 @@
 """The token budget of a model: it shrinks when memory runs out, and recovers."""
 
+import math
 from collections import deque
 from dataclasses import replace
 
@@ -37,7 +38,7 @@ def test_budget_shrinks_with_each_failure_and_recovers_step_by_step(clock: Clock
         found.append(len(budget.take(waiting(16), [])))
         clock.now += RECOVERY_SECONDS
     assert found == [4, 8, 16, 16]
-    assert budget.limit is None
+    assert budget.limit == math.inf
 
 
 def test_long_item_that_fails_alone_does_not_raise_the_limit(clock: Clock) -> None:
@@ -65,6 +66,14 @@ def test_usual_limit_holds_until_memory_runs_out_and_again_later(clock: Clock) -
     assert len(budget.take(waiting(16), [])) == 3
     clock.now += RECOVERY_SECONDS
     assert len(budget.take(waiting(16), [])) == 6
+
+
+def test_failure_of_a_long_item_does_not_delay_a_later_recovery(clock: Clock) -> None:
+    budget = TokenBudget(usual=16)
+    for failed in (waiting(20), waiting(2)):
+        budget.shrink(failed)
+        clock.now += RECOVERY_SECONDS
+        assert len(budget.take(waiting(16), [])) == 8
 
 
 def test_items_wait_for_rows_in_order_of_arrival(clock: Clock) -> None:
