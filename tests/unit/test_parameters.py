@@ -18,7 +18,7 @@ from service.api.libretranslate.schemas import DetectRequest, TranslateRequest
 from service.api.openai.embeddings import EmbeddingsRequest
 from service.api.request.body import MAX_FIELDS, parse_json, read_body
 from service.api.request.parameters import describe, described, move_definitions
-from service.api.request.reading import read_parameters
+from service.api.request.reading import read_permitted, validated
 from service.api.tei import EmbedRequest, SimilarityRequest
 from service.errors import DeadlineExceededError, InvalidRequestError, RequestTooLargeError
 from service.settings import Settings
@@ -59,9 +59,11 @@ def request(*chunks: bytes, query: bytes = b"", **headers: str) -> Request:
     return Request(scope, receive)
 
 
-def read(*chunks: bytes, query: bytes = b"", **headers: str) -> dict[str, Any]:
-    wanted = read_parameters(request(*chunks, query=query, **headers), Anything)
-    return asyncio.run(wanted).model_dump()
+def read(
+    *chunks: bytes, query: bytes = b"", model: type[BaseModel] = Anything, **headers: str
+) -> dict[str, Any]:
+    fields = read_permitted(request(*chunks, query=query, **headers))
+    return validated(asyncio.run(fields), model).model_dump()
 
 
 @pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=utf-8"])
@@ -252,7 +254,7 @@ class Outside(BaseModel):
 )
 def test_error_knows_the_parameter_at_fault(body: bytes, param: str | None, words: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
-        asyncio.run(read_parameters(request(body, content_type="application/json"), Outside))
+        read(body, content_type="application/json", model=Outside)
     assert words in refused.value.joined
     assert refused.value.param == param
     assert pickle.loads(pickle.dumps(refused.value)).param == param

@@ -4,20 +4,20 @@ import asyncio
 import hmac
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.api.context import Services, context_of, services_of
+from service.api.context import HttpContext, Services
 from service.api.deepl.errors import DEEPL_ERRORS, DeepLErrorBody
 from service.api.deepl.glossaries import resolve_languages
 from service.api.deepl.schemas import KeyOnly, TranslationFields
 from service.api.errors import responses_of
 from service.api.middleware import ended
-from service.api.request.parameters import FORM, JSON, MULTIPART, Upload, UploadedFile, described
-from service.api.request.reading import read_parameters, read_upload, unless_disconnected
+from service.api.request.handlers import route
+from service.api.request.parameters import FORM, JSON, MULTIPART, Upload, UploadedFile
+from service.api.request.reading import read_form
 from service.api.request.translation import download, enabled, open_job
-from service.api.responses import JSONResponse
 from service.documents.base import DocumentError
 from service.documents.formats import extension_of, format_of
 from service.errors import (
@@ -91,60 +91,57 @@ class DocumentStatus(BaseModel):
     message: str | None = Field(None, description="The same as `error_message`.")
 
 
-@router.post("/v2/document", **described(DocumentRequest, DocumentHandle, MULTIPART))
-async def upload(request: Request) -> Response:
+@route(router.post, "/v2/document", DocumentHandle, MULTIPART, read=read_form)
+async def upload(context: HttpContext, body: DocumentRequest) -> dict[str, str]:
     """Begins the translation of a document, and returns the id and the key of the document."""
-    services = services_of(request)
+    services, name = context.services, body.filename or body.file.name
     documents = enabled(services)
-    body = await read_upload(request, DocumentRequest)
-    name = body.filename or body.file.name
     source, target, terms = await resolve_languages(services, body)
     check_format(body, name)
-    given = context_of(request)
-    context = RequestContext(
-        given.request_id, task=DOCUMENT, address=given.address, account=given.account
-    )
     file = Upload(name, body.file.data)
-    opening = open_job(documents, file, source, target, terms, context)
-    job = await unless_disconnected(request, opening)
+    own = RequestContext(
+        context.request_id, task=DOCUMENT, address=context.address, account=context.account
+    )
+    job = await open_job(documents, file, source, target, terms, own)
     job.languages_differ = True
     documents.in_background(run(services, documents, job))
-    return JSONResponse({"document_id": shown_id(job.state), "document_key": job.state.key})
+    return {"document_id": shown_id(job.state), "document_key": job.state.key}
 
 
-@router.post(
-    "/v2/document/{document_id}", **described(DocumentKeyRequest, DocumentStatus, JSON, FORM)
-)
-async def status(request: Request, document_id: str) -> Response:
+@route(router.post, "/v2/document/{document_id}", DocumentStatus, JSON, FORM)
+async def status(context: HttpContext, body: DocumentKeyRequest, document_id: str) -> Any:
     """Returns the status of a document."""
-    state = await find(request, document_id)
-    body: dict[str, Any] = {"document_id": shown_id(state), "status": state.status}
+    state = find(context, body, document_id)
+    found: dict[str, Any] = {"document_id": shown_id(state), "status": state.status}
     if state.status == "translating" and state.remaining_seconds is not None:
-        body["seconds_remaining"] = state.remaining_seconds
-        body["progress"] = state.progress
+        found["seconds_remaining"] = state.remaining_seconds
+        found["progress"] = state.progress
     if state.status == "done":
-        body["billed_characters"] = state.characters
+        found["billed_characters"] = state.characters
         if state.skipped:
-            body["skipped"] = state.skipped
+            found["skipped"] = state.skipped
     if state.status == "error":
-        body["error_message"] = body["message"] = state.error
-    return JSONResponse(body)
+        found["error_message"] = found["message"] = state.error
+    return found
 
 
-@router.post(
+@route(
+    router.post,
     "/v2/document/{document_id}/result",
+    None,
+    JSON,
+    FORM,
     response_class=Response,
     responses={200: {"description": "The document.", "content": {"application/octet-stream": {}}}},
-    **described(DocumentKeyRequest, None, JSON, FORM),
 )
-async def result(request: Request, document_id: str) -> Response:
+async def result(context: HttpContext, body: DocumentKeyRequest, document_id: str) -> Response:
     """Returns a translated document, and deletes it from the server."""
-    state = await find(request, document_id)
+    state = find(context, body, document_id)
     if state.status == "error":
         raise InvalidRequestError("The document was not translated.", details=state.error)
     if state.status != "done":
         raise UnavailableError("The document is being translated; ask again", RETRY_SECONDS)
-    content = await asyncio.to_thread(enabled(services_of(request)).store.take, state.id)
+    content = await asyncio.to_thread(enabled(context.services).store.take, state.id)
     if content is None:
         raise not_found()
     return download(state, content)
@@ -170,11 +167,8 @@ def shown_id(state: DocumentState) -> str:
     return state.id.upper()
 
 
-async def find(request: Request, document_id: str) -> DocumentState:
-    services = services_of(request)
-    documents = enabled(services)
-    body = await read_parameters(request, DocumentKeyRequest)
-    state = documents.store.load(document_id.lower())
+def find(context: HttpContext, body: DocumentKeyRequest, document_id: str) -> DocumentState:
+    state = enabled(context.services).store.load(document_id.lower())
     if state is None or not hmac.compare_digest(state.key.encode(), body.document_key.encode()):
         raise not_found()
     return state

@@ -279,7 +279,8 @@ async def translate_file(request: Request) -> Response:
     context = context_of(request)
     documents = translation.enabled(context.services)
     with context.stage("validate"):
-        body = await reading.read_upload(request, TranslateFileRequest)
+        fields = await reading.read_permitted(request, reading.read_form)
+        body = reading.validated(fields, TranslateFileRequest)
         source, target = languages_of(context.services.catalog, body.source, body.target)
         glossaries = glossaries_of(body.glossary, source)
         terms = await translation.find_terms(context.services, glossaries, source, target)
@@ -315,13 +316,12 @@ async def suggest(request: Request) -> Response:
             "Suggestions are disabled on this server.",
             details="REGARD_SUGGESTIONS=true enables them",
         )
-    body = await reading.read_parameters(request, SuggestRequest)
+    body = reading.validated(await reading.read_permitted(request), SuggestRequest)
     for name, text in (("q", body.q), ("s", body.s)):
         if not text.strip():
             raise error_texts.missing(name)
     source, target = languages_of(services.catalog, body.source, body.target)
-    suggestion = Suggestion(body.q, body.s, source or "auto", target)
-    await services.suggestions.add(suggestion)
+    await services.suggestions.add(Suggestion(body.q, body.s, source or "auto", target))
     return JSONResponse({"success": True})
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from mmap import mmap
 from typing import Any, TypeVar
@@ -130,11 +130,6 @@ def _announced_bytes(context: HttpContext, max_bytes: int) -> int:
     if size > max_bytes:
         raise too_large(size, max_bytes)
     return size
-
-
-def check_number(texts: Sequence[object], limit: int) -> None:
-    if len(texts) > limit:
-        raise error_texts.too_many_texts(len(texts), limit, RequestTooLargeError)
 
 
 def parse_json(body: bytes, is_object: bool = True) -> Any:

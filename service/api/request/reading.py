@@ -11,6 +11,7 @@ from service.api.context import HttpContext, context_of
 from service.api.keys import QUERY_FIELDS, given_key, num_characters
 from service.api.request.body import media_type, merge, read_fields, read_upload_form
 from service.api.request.parameters import MULTIPART, describe
+from service.api.request.translation import enabled
 from service.errors import ForbiddenError, InvalidKeyError, MissingKeyError, RequestTooLargeError
 from service.settings.keys import ApiKey
 
@@ -24,12 +25,6 @@ FORM_BYTES = 64 * 1024
 
 UPLOAD_SECONDS = 600.0
 """Time limit for the arrival of a document. An upload over a slow connection takes minutes."""
-
-
-async def read_parameters(request: Request, model: type[Model]) -> Model:
-    """Returns the validated parameters of a request. Its API key is checked before them."""
-    with context_of(request).stage("validate"):
-        return validated(await read_permitted(request), model)
 
 
 def validated(fields: dict[str, Any], model: type[Model]) -> Model:
@@ -82,12 +77,13 @@ def check_scope(key: ApiKey, scope: str) -> None:
         raise ForbiddenError(message, details=f"add {scope} to its scopes")
 
 
-async def read_upload(request: Request, model: type[Model]) -> Model:
-    return validated(await read_permitted(request, _read_form), model)
+async def read_form(request: Request, is_keyless: bool) -> dict[str, Any]:
+    """Returns the fields of a multipart form with a document, and of the query.
 
-
-async def _read_form(request: Request, is_keyless: bool) -> dict[str, Any]:
+    A server without translation of documents refuses the request before it reads the form.
+    """
     context, fields = context_of(request), merge(request.query_params.multi_items())
+    enabled(context.services)
     if media_type(context) != MULTIPART:
         return fields
     limit = context.services.settings.max_file_bytes
