@@ -20,7 +20,6 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute", None),
     "is_decoder": (False,),
     "add_cross_attention": (False,),
-    "quantization_config": (None,),
 }
 
 NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
@@ -65,13 +64,10 @@ DISTIL_OPTIONS = {
     "activation": "hidden_act",
 }
 JINA_NAMES = ATTENTION | {
+    "feed_forward.fc1": "mlp.gated_layers[0/2]",
+    "feed_forward.gate": "mlp.gated_layers[1/2]",
     "feed_forward.fc2": "mlp.wo",
     "feed_forward_residual.norm": "mlp.layernorm",
-}
-GATED = "encoder.layer.{i}.mlp.gated_layers"
-JINA_GATE = {
-    "layers.{i}.feed_forward.fc1": f"{GATED}[0/2]",
-    "layers.{i}.feed_forward.gate": f"{GATED}[1/2]",
 }
 
 IGNORED = re.compile(
@@ -81,6 +77,7 @@ IGNORED = re.compile(
 
 
 def bert_names(layer: Mapping[str, str], place: str = "encoder.layer") -> dict[str, str]:
+    """Returns a name table, given that of a layer, and the place of the layers in the file."""
     rows = {f"layers.{{i}}.{ours}": f"{place}.{{i}}.{theirs}" for ours, theirs in layer.items()}
     return TABLES | rows
 
@@ -207,7 +204,7 @@ FAMILIES = {
     "distilbert": _family(
         "DistilBert", "distilbert.", read_distilbert, bert_names(DISTIL_NAMES, "transformer.layer")
     ),
-    JINA: _family("JinaBert", "bert.", read_jina_bert, bert_names(JINA_NAMES) | JINA_GATE),
+    JINA: _family("JinaBert", "bert.", read_jina_bert, bert_names(JINA_NAMES)),
     "deberta-v2": Family(
         ("DebertaV2Model", "DebertaV2ForMaskedLM"),
         "deberta.",

@@ -186,6 +186,6 @@ def text_encoder(
 
 
 def joined_projections(tensor: str) -> dict[str, str]:
-    """Returns the names of queries, keys and values that are thirds of one tensor."""
+    """Returns the names of queries, keys and values that are thirds of one tensor of a layer."""
     names = enumerate(("query", "key", "value"))
-    return {f"layers.{{i}}.mixer.{name}": f"{tensor}[{part}/3]" for part, name in names}
+    return {f"mixer.{name}": f"{tensor}[{part}/3]" for part, name in names}

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from model.checkpoints.families.bert import bert_names
 from model.checkpoints.families.encoder_family import (
     FULL,
     LOCAL,
@@ -27,21 +28,22 @@ MODERN_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "norm_bias": (False,),
     "attention_bias": (False,),
     "mlp_bias": (False,),
-    "quantization_config": (None,),
 }
 THETAS = {FULL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
 """Maps a layer type to (option, default) of theta, the base of the rotary frequencies."""
 
-MODERN_NAMES = {
+MODERN_LAYER = {
+    "mixer_residual.norm": "attn_norm",
+    **joined_projections("attn.Wqkv"),
+    "mixer.out": "attn.Wo",
+    "feed_forward_residual.norm": "mlp_norm",
+    "feed_forward.fc1": "mlp.Wi[0/2]",
+    "feed_forward.gate": "mlp.Wi[1/2]",
+    "feed_forward.fc2": "mlp.Wo",
+}
+MODERN_NAMES = bert_names(MODERN_LAYER, "layers") | {
     "embedding.tokens": "embeddings.tok_embeddings.weight",
     "embedding.norm": "embeddings.norm",
-    "layers.{i}.mixer_residual.norm": "layers.{i}.attn_norm",
-    **joined_projections("layers.{i}.attn.Wqkv"),
-    "layers.{i}.mixer.out": "layers.{i}.attn.Wo",
-    "layers.{i}.feed_forward_residual.norm": "layers.{i}.mlp_norm",
-    "layers.{i}.feed_forward.fc1": "layers.{i}.mlp.Wi[0/2]",
-    "layers.{i}.feed_forward.gate": "layers.{i}.mlp.Wi[1/2]",
-    "layers.{i}.feed_forward.fc2": "layers.{i}.mlp.Wo",
     "norm": "final_norm",
 }
 
@@ -82,22 +84,15 @@ GTE_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "logn_attention_scale": (False,),
     "logn_attention_clip1": (False,),
     "pack_qkv": (True,),
-    "quantization_config": (None,),
 }
-TABLES = {
-    "embedding.tokens": "embeddings.word_embeddings.weight",
-    "embedding.types": "embeddings.token_type_embeddings.weight",
-}
-GTE_NAMES = {
-    **TABLES,
-    "embedding.norm": "embeddings.LayerNorm",
-    "layers.{i}.mixer.out": "encoder.layer.{i}.attention.o_proj",
-    "layers.{i}.mixer_residual.norm": "encoder.layer.{i}.attn_ln",
-    "layers.{i}.feed_forward.fc2": "encoder.layer.{i}.mlp.down_proj",
-    "layers.{i}.feed_forward_residual.norm": "encoder.layer.{i}.mlp_ln",
-    **joined_projections("encoder.layer.{i}.attention.qkv_proj"),
-    "layers.{i}.feed_forward.gate": "encoder.layer.{i}.mlp.up_gate_proj[0/2]",
-    "layers.{i}.feed_forward.fc1": "encoder.layer.{i}.mlp.up_gate_proj[1/2]",
+GTE_LAYER = {
+    **joined_projections("attention.qkv_proj"),
+    "mixer.out": "attention.o_proj",
+    "mixer_residual.norm": "attn_ln",
+    "feed_forward.gate": "mlp.up_gate_proj[0/2]",
+    "feed_forward.fc1": "mlp.up_gate_proj[1/2]",
+    "feed_forward.fc2": "mlp.down_proj",
+    "feed_forward_residual.norm": "mlp_ln",
 }
 
 
@@ -134,7 +129,6 @@ NOMIC_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "rotary_emb_interleaved": (False,),
     "rotary_emb_scale_base": (None,),
     "moe_every_n_layers": (0, None),
-    "quantization_config": (None,),
 }
 OLD_OPTIONS = {
     "n_embd": "hidden_size",
@@ -149,17 +143,16 @@ OLD_OPTIONS = {
 """Maps the options of older files, which are those of GPT-2, to newer names."""
 
 GATED = {"swiglu": "silu", "geglu": "gelu"}
-NOMIC_NAMES = {
-    **TABLES,
-    "embedding.norm": "emb_ln",
-    "layers.{i}.mixer.out": "encoder.layers.{i}.attn.out_proj",
-    "layers.{i}.mixer_residual.norm": "encoder.layers.{i}.norm1",
-    "layers.{i}.feed_forward.fc1": "encoder.layers.{i}.mlp.fc12",
-    "layers.{i}.feed_forward.gate": "encoder.layers.{i}.mlp.fc11",
-    "layers.{i}.feed_forward.fc2": "encoder.layers.{i}.mlp.fc2",
-    "layers.{i}.feed_forward_residual.norm": "encoder.layers.{i}.norm2",
-    **joined_projections("encoder.layers.{i}.attn.Wqkv"),
+NOMIC_LAYER = {
+    **joined_projections("attn.Wqkv"),
+    "mixer.out": "attn.out_proj",
+    "mixer_residual.norm": "norm1",
+    "feed_forward.fc1": "mlp.fc12",
+    "feed_forward.gate": "mlp.fc11",
+    "feed_forward.fc2": "mlp.fc2",
+    "feed_forward_residual.norm": "norm2",
 }
+NOMIC_NAMES = bert_names(NOMIC_LAYER, "encoder.layers") | {"embedding.norm": "emb_ln"}
 
 
 def read_nomic_bert(options: Options) -> TextEncoderConfig:
@@ -187,33 +180,30 @@ def read_nomic_bert(options: Options) -> TextEncoderConfig:
 LANGUAGE_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "use_sliding_window": (False,),
     "attn_logit_softcapping": (None,),
-    "quantization_config": (None,),
 }
 
-LANGUAGE_NAMES = {
-    "embedding.tokens": "embed_tokens.weight",
-    "layers.{i}.mixer.query": "layers.{i}.self_attn.q_proj",
-    "layers.{i}.mixer.key": "layers.{i}.self_attn.k_proj",
-    "layers.{i}.mixer.value": "layers.{i}.self_attn.v_proj",
-    "layers.{i}.mixer.out": "layers.{i}.self_attn.o_proj",
-    "layers.{i}.feed_forward.fc1": "layers.{i}.mlp.gate_proj",
-    "layers.{i}.feed_forward.gate": "layers.{i}.mlp.up_proj",
-    "layers.{i}.feed_forward.fc2": "layers.{i}.mlp.down_proj",
+LANGUAGE_LAYER = {
+    "mixer.query": "self_attn.q_proj",
+    "mixer.key": "self_attn.k_proj",
+    "mixer.value": "self_attn.v_proj",
+    "mixer.out": "self_attn.o_proj",
+    "feed_forward.fc1": "mlp.gate_proj",
+    "feed_forward.gate": "mlp.up_proj",
+    "feed_forward.fc2": "mlp.down_proj",
 }
 NORMS = {
-    "layers.{i}.mixer.query_norm": "layers.{i}.self_attn.q_norm",
-    "layers.{i}.mixer.key_norm": "layers.{i}.self_attn.k_norm",
-    "layers.{i}.mixer_residual.norm": "layers.{i}.input_layernorm",
-    "norm": "norm",
+    "mixer.query_norm": "self_attn.q_norm",
+    "mixer.key_norm": "self_attn.k_norm",
+    "mixer_residual.norm": "input_layernorm",
 }
-QWEN_NORMS = NORMS | {
-    "layers.{i}.feed_forward_residual.norm": "layers.{i}.post_attention_layernorm"
-}
+QWEN_LAYER = LANGUAGE_LAYER | NORMS | {"feed_forward_residual.norm": "post_attention_layernorm"}
 GEMMA_NORMS = NORMS | {
-    "layers.{i}.mixer_residual.output_norm": "layers.{i}.post_attention_layernorm",
-    "layers.{i}.feed_forward_residual.norm": "layers.{i}.pre_feedforward_layernorm",
-    "layers.{i}.feed_forward_residual.output_norm": "layers.{i}.post_feedforward_layernorm",
+    "mixer_residual.output_norm": "post_attention_layernorm",
+    "feed_forward_residual.norm": "pre_feedforward_layernorm",
+    "feed_forward_residual.output_norm": "post_feedforward_layernorm",
 }
+GEMMA_LAYER = LANGUAGE_LAYER | {ours: f"{theirs}+1" for ours, theirs in GEMMA_NORMS.items()}
+LANGUAGE_NAMES = {"embedding.tokens": "embed_tokens.weight", "norm": "norm"}
 
 
 def read_qwen3(options: Options) -> TextEncoderConfig:
@@ -276,7 +266,8 @@ GTE_HEADS = re.compile(rf"{HEADS.pattern}|^classifier\.")
 
 
 def _gte(theta: float, prefix: str, *embedders: str) -> Family:
-    return Family(embedders, prefix, GTE_NAMES, partial(read_gte, theta=theta), GTE_HEADS)
+    read = partial(read_gte, theta=theta)
+    return Family(embedders, prefix, bert_names(GTE_LAYER), read, GTE_HEADS)
 
 
 MODERN = "ModernBertModel", "ModernBertForMaskedLM"
@@ -290,7 +281,7 @@ FAMILIES = {
     "qwen3": Family(
         ("Qwen3Model", "Qwen3ForCausalLM"),
         "model.",
-        LANGUAGE_NAMES | QWEN_NORMS,
+        bert_names(QWEN_LAYER, "layers") | LANGUAGE_NAMES,
         read_qwen3,
         LANGUAGE_HEADS,
         needs_modules=True,
@@ -298,7 +289,7 @@ FAMILIES = {
     "gemma3_text": Family(
         ("Gemma3TextModel", "Gemma3ForCausalLM"),
         "model.",
-        LANGUAGE_NAMES | {ours: f"{theirs}+1" for ours, theirs in GEMMA_NORMS.items()},
+        bert_names(GEMMA_LAYER, "layers") | LANGUAGE_NAMES | {"norm": "norm+1"},
         read_gemma3,
         LANGUAGE_HEADS,
         needs_modules=True,

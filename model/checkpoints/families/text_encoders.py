@@ -64,7 +64,9 @@ def family_of(options: Mapping[str, Any], name: str) -> Family:
 
 
 def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
-    return family_of(options, name).read(Options(options, name))
+    found = Options(options, name)
+    found.check({"quantization_config": (None,)})
+    return family_of(options, name).read(found)
 
 
 def read_splade(encoder: Mapping[str, Any], path: Path) -> SparseConfig:
