@@ -7,7 +7,7 @@ multi_vector_encoder/model.py; stanford-futuredata/ColBERT, colbert/infra/config
 """
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from model.checkpoints.formats.files import read_options, read_options_if_there
 from model.config import MultiVectorConfig
 from model.regular_files import check_file
 
-Modules = Sequence[tuple[str, Path]]
+Modules = tuple[tuple[str, Path], ...]  # the class or the kind of each module, and its folder
 Values = Mapping[str, Any]
 
 PROMPTS = "config_sentence_transformers.json"
@@ -41,11 +41,7 @@ def is_multi_vector(folder: Path) -> bool:
 def read_multi_vector(
     folder: Path, transformer: Values, modules: Modules, vocabulary: Path, limit: int
 ) -> MultiVectorConfig:
-    """Returns how a model reads queries and documents.
-
-    `modules` has the kind and the folder of each module after the transformer. No text has more
-    than `limit` tokens.
-    """
+    """Returns how a model reads queries and documents; no text has more than `limit` tokens."""
     path = folder / METADATA
     is_stanford = path.is_file()
     given = read_options(path if is_stanford else folder / PROMPTS)

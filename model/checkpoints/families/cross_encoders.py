@@ -61,7 +61,6 @@ ARCHITECTURES = [
 SEGMENTED = ("bert", "new", "gte")
 """Values of `model_type` whose tokenizers tell a query from a text by types of tokens."""
 
-MODERN_SUPPORTED: dict[str, tuple[Any, ...]] = {"classifier_pooling": ("cls", "mean")}
 RAW = {None: False, "torch.nn.modules.activation.Sigmoid": False, IDENTITY: True}
 """Maps the function between logit and score to whether the logit itself is the score."""
 
@@ -145,10 +144,8 @@ def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
 
 
 def _read_classifier(files: CrossEncoderFiles, options: Options) -> EmbeddingConfig:
-    kind, encoder = (
-        options.get("model_type"),
-        text_encoders.read_config(options.values, options.name),
-    )
+    kind = options.get("model_type")
+    encoder = text_encoders.read_config(options.values, options.name)
     width, pooling, bias, activation = encoder.d_model, Pooling.CLS, True, Activation.TANH
     if kind == "distilbert":
         activation = Activation.RELU
@@ -156,7 +153,7 @@ def _read_classifier(files: CrossEncoderFiles, options: Options) -> EmbeddingCon
         activation = options.activation("pooler_hidden_act", "gelu")
         options.check({"pooler_hidden_size": (width,)})
     if kind == "modernbert":
-        options.check(MODERN_SUPPORTED)
+        options.check({"classifier_pooling": ("cls", "mean")})
         activation = options.activation("classifier_activation", "gelu")
         options.refuse()
         pooling = Pooling(options.get("classifier_pooling", "cls"))

@@ -15,7 +15,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from model.checkpoints.families import colbert, text_encoders
-from model.checkpoints.families.colbert import PROMPTS, is_multi_vector
+from model.checkpoints.families.colbert import PROMPTS, Modules, is_multi_vector
 from model.checkpoints.families.encoder_family import Options
 from model.checkpoints.folders import PACKAGE, files_of, package_titles, title_of
 from model.checkpoints.formats.files import (
@@ -93,9 +93,6 @@ TASKS = {
     LOGIT_SCORE: ("text-generation", "causal_logits"),
 }
 USUAL_TASK = "feature-extraction", "token_embeddings"
-# With `include_prompt`, the tokens of a prompt are pooled together with the tokens of the text.
-INCLUDE_PROMPT = "include_prompt"
-POOLING_SUPPORTED = {INCLUDE_PROMPT: (True, False)}
 HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "module_input_name": ("sentence_embedding",),
     "module_output_name": ("sentence_embedding", None),
@@ -107,15 +104,11 @@ TOKEN_SUPPORTED = HEAD_SUPPORTED | {
 }
 SCORE_SUPPORTED = HEAD_SUPPORTED | {"module_output_name": (SCORES,)}
 STATIC_TOKENS = 2**16  # largest number for a static model, which has no limit of its own
-TOKENIZER_SUPPORTED = {"truncation_side": ("right",)}
-
 
 # A Router has modules for queries, and others for documents.
 ROUTERS, ROUTER_CONFIG = ("Router", "Asym"), "router_config.json"
 FORMS = "query", "document"
 ASYM_ROUTES = {"doc": "document"}  # in older folders
-
-Modules = tuple[tuple[str, Path], ...]  # the class or the kind of each module, and its folder
 
 
 @dataclass(frozen=True)
@@ -151,7 +144,6 @@ class EmbeddingFiles:
 
     @property
     def is_multi(self) -> bool:
-        """Whether it is a ColBERT model, which has a vector for each token."""
         return is_multi_vector(self.folder)
 
 
@@ -211,7 +203,6 @@ def read_folder(folder: Path) -> EmbeddingFiles:
 
 
 def _check_encoder(folder: Path) -> None:
-    """Refuses a folder without modules that holds no encoder of texts."""
     if missing := [name for name in (CONFIG, TOKENIZER) if not (folder / name).is_file()]:
         reason = f"{folder} holds no embedding model: it has no {', '.join(missing)}"
         raise CheckpointNotFoundError(reason + _tokenizer_advice(folder))
@@ -414,9 +405,10 @@ def _read_pooling(head: Modules) -> tuple[tuple[Pooling, ...], bool]:
         for name in chosen
         if not isinstance(name, str) or name not in WAYS
     )
-    options.check(POOLING_SUPPORTED)
+    # With `include_prompt`, the tokens of a prompt are pooled together with those of the text.
+    options.check({"include_prompt": (True, False)})
     options.refuse()
-    return tuple(WAYS[name] for name in chosen), bool(options.get(INCLUDE_PROMPT, True))
+    return tuple(WAYS[name] for name in chosen), bool(options.get("include_prompt", True))
 
 
 def _switched_on(options: Mapping[str, Any]) -> list[str]:
@@ -533,7 +525,7 @@ def read_tokenizer(
     files: EmbeddingFiles, max_tokens: int, vocab_size: int, markers: Sequence[int] = ()
 ) -> TextTokenizer:
     path, own = files.encoder / TOKENIZER, files.encoder / TOKENIZER_CONFIG
-    check_options(own, read_options_if_there(own), TOKENIZER_SUPPORTED)
+    check_options(own, read_options_if_there(own), {"truncation_side": ("right",)})
     is_lowercase = _read_transformer_options(files).get("do_lower_case") is True
     tokenizer = TextTokenizer(path, max_tokens, is_lowercase, not files.is_static, markers)
     if tokenizer.vocab_size > vocab_size:

@@ -4,14 +4,12 @@ Code in a pickle is not run.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -46,14 +44,16 @@ def read_tensors(weights: Path) -> dict[str, NDArray[np.float32]]:
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
-    read: Callable[[Path], Any] = load_file if path.suffix == ".safetensors" else _read_pickle
     try:
         check_file(path, MAX_WEIGHT_BYTES)
-        tensors = read(path)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointFormatError(
-            f"{path} is cut short or damaged, or cannot be read: {error}"
-        ) from error
+        if path.suffix == ".safetensors":
+            tensors = load_file(path)
+        else:
+            tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except CheckpointFormatError:
+        raise
+    except Exception as error:  # a damaged pickle may raise an error of any type
+        raise CheckpointFormatError(f"{path} {_reason(error)}") from error
     is_named = isinstance(tensors, dict) and all(isinstance(name, str) for name in tensors)
     if not (is_named and all(isinstance(value, Tensor) for value in tensors.values())):
         raise CheckpointFormatError(f"{path} holds something other than named tensors")
@@ -61,21 +61,13 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     return found
 
 
-def _read_pickle(path: Path) -> Any:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged pickle may raise an error of any type
-        refused = REFUSED.search(str(error))
-        if refused:
-            raise CheckpointFormatError(
-                f"{path} holds more than tensors, and nothing of it was run: {refused[0]}"
-            ) from error
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        if "weights_only" in reason:  # PyTorch advises weights_only=False, which runs code
-            reason = "it is no pickle of tensors"
-        raise CheckpointFormatError(
-            f"{path} is cut short or damaged, or cannot be read: {reason}"
-        ) from error
+def _reason(error: Exception) -> str:
+    if refused := REFUSED.search(str(error)):
+        return f"holds more than tensors, and nothing of it was run: {refused[0]}"
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    if "weights_only" in reason:  # PyTorch advises weights_only=False, which runs code
+        reason = "it is no pickle of tensors"
+    return f"is cut short or damaged, or cannot be read: {reason}"
 
 
 def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
