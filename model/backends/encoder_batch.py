@@ -16,7 +16,7 @@ from torch import Tensor
 
 from model.architectures.embedding import TokenParts
 from model.architectures.stack import Stack
-from model.inspection.captures.capture import AttentionSite, LayerRest, ProjectedHeads, Slices
+from model.inspection.captures.capture import LayerRest, ProjectedHeads, Slices
 from model.inspection.query import AttentionKind, Knockout, SiteKnockout
 from model.layers.attention import (
     Heads,
@@ -240,13 +240,14 @@ class PackedBatch(LayerBatch):
         hidden: Tensor = self.stack.norm(self.x)[0]
         return hidden
 
-    def site(self, sublayer: int) -> AttentionSite:
+    def site(self, sublayer: int) -> tuple[AttentionKind, int]:
+        """Returns the kind of an attention sublayer, and the number of its layer."""
         layer, number = divmod(sublayer, self.sublayers)
-        return AttentionSite(self.kinds[number], layer)
+        return self.kinds[number], layer
 
     def attention(self, sublayer: int) -> tuple[MultiHeadAttention, Residual]:
-        site = self.site(sublayer)
-        return self.layers[site.layer].attention(site.kind is AttentionKind.CROSS)
+        kind, layer = self.site(sublayer)
+        return self.layers[layer].attention(kind is AttentionKind.CROSS)
 
     def rest(self, sublayer: int, text: int) -> LayerRest:
         (_, residual), layer = self.attention(sublayer), self.layers[sublayer // self.sublayers]
@@ -258,12 +259,12 @@ class PackedBatch(LayerBatch):
 
     def projected(self, sublayer: int) -> Iterator[ProjectedHeads]:
         """Yields those of each segment in the sublayer computed last."""
-        module, _ = self.attention(sublayer)
+        (module, _), site = self.attention(sublayer), self.site(sublayer)
         query, key, value = (each[0] for each in self.heads)
         for number, (own, keys) in enumerate(zip(self.segments, self.attended, strict=True)):
             heads = query[:, own], key[:, keys], value[:, keys]
             bias, rest = self._text_bias(*heads[:2]), self.rest(sublayer, number)
-            yield ProjectedHeads(*heads, bias, module, self.x[0, own], rest)
+            yield ProjectedHeads(*site, *heads, bias, module, self.x[0, own], rest)
 
     def _text_bias(self, query: Tensor, key: Tensor) -> Tensor | None:
         bias = self._bias(query[None], key[None], 0, key.shape[1])
@@ -283,7 +284,6 @@ class PackedBatch(LayerBatch):
 
     def _attended(self, sublayer: int, first: int, end: int) -> Iterator[Tensor]:
         """Yields the weighted values (1, H, n, K) of tokens `first` to `end` - 1, n at a time."""
-        site = self.site(sublayer)
         for group in self.groups:
             if group.texts > 1 and first <= group.first and group.end <= end:
                 query, key, value = (unpack(heads, group) for heads in self.heads)
@@ -294,7 +294,7 @@ class PackedBatch(LayerBatch):
                 own, knockout = self.segments[number], self.knockouts[number]
                 rows = slice(max(first, own.start), min(end, own.stop))
                 if rows.start < rows.stop:
-                    off = None if knockout is None else knockout.at(site.kind, site.layer)
+                    off = None if knockout is None else knockout.at(*self.site(sublayer))
                     yield self._attend_rows(number, rows, off)
 
     def _attend_rows(self, text: int, rows: slice, off: SiteKnockout | None) -> Tensor:

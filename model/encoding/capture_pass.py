@@ -92,15 +92,14 @@ def run_captured(
                 capture.observe_embedding(batch.kinds[0], parts)
 
     def observe(sublayer: int) -> Slices[None]:
-        site = batch.site(sublayer)
+        kind, layer = batch.site(sublayer)
         watching = [
-            [one for one in each.captures if site.layer in one.layers(site.kind)]
-            for each in captured
+            [one for one in each.captures if layer in one.layers(kind)] for each in captured
         ]
         if any(watching):
             for captures, heads in zip(watching, batch.projected(sublayer), strict=False):
                 for capture in captures:
-                    yield from capture.observe(site, heads)
+                    yield from capture.observe(heads)
             yield
 
     yield from run_layers(batch, slice_tokens, last, observe)

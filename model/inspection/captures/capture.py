@@ -27,14 +27,6 @@ Slices = Generator[None, None, T]
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionSite:
-    """One attention sublayer of the model: its kind and the number of its layer, from 0."""
-
-    kind: AttentionKind
-    layer: int
-
-
-@dataclass(frozen=True, slots=True)
 class LayerRest:
     """The rest of a layer after an attention sublayer."""
 
@@ -54,6 +46,8 @@ class ProjectedHeads:
     The bias of the scores is (T, S) if it is only the decoder's causal mask, and else (H, T, S).
     """
 
+    kind: AttentionKind
+    layer: int  # number of the layer, from 0
     query: Tensor  # (H, T, K)
     key: Tensor  # (H, S, K)
     value: Tensor  # (H, S, K)
@@ -89,7 +83,7 @@ class Capture(ABC):
         """Captures the input (1, T, D) of the encoder or of the decoder, depending on `kind`."""
         raise NotImplementedError  # only queries that need the embedding override this method
 
-    def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
+    def observe(self, projected: ProjectedHeads) -> Slices[None]:
         """Captures one sublayer, on the device; expects the sublayers in order of their layers."""
         yield from ()
 

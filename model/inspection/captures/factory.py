@@ -15,7 +15,6 @@ from torch import Tensor
 
 from model.architectures.embedding import TokenParts
 from model.inspection.captures.capture import (
-    AttentionSite,
     Capture,
     DecoderOutput,
     ProjectedHeads,
@@ -86,9 +85,9 @@ class TraceCapture(Capture):
     def layers(self, kind: AttentionKind) -> Collection[int]:
         return (self.query.layer,) if kind is self.query.kind else ()
 
-    def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
+    def observe(self, projected: ProjectedHeads) -> Slices[None]:
         token = self.query.query
-        end = token + 1 if site.kind is AttentionKind.DECODER else projected.key.shape[1]
+        end = token + 1 if projected.kind is AttentionKind.DECODER else projected.key.shape[1]
         attended = [projected.key[:, :end], projected.value[:, :end]]
         out = projected.module.out
         weight = float_weight(out)

@@ -16,13 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.inspection.captures.capture import (
-    AttentionSite,
-    Capture,
-    ProjectedHeads,
-    Slices,
-    head_matrices,
-)
+from model.inspection.captures.capture import Capture, ProjectedHeads, Slices, head_matrices
 from model.inspection.query import (
     AttentionKind,
     AttentionMaps,
@@ -54,31 +48,29 @@ class MapsCapture(Capture):
     def layers(self, kind: AttentionKind) -> Collection[int]:
         return self.query.layers.get(kind, ())
 
-    def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        layers, is_rollout = self.query.layers[site.kind], self.query.reduce is Reduction.ROLLOUT
-        result, reduce = self.maps[site.kind], self.query.reduce
+    def observe(self, projected: ProjectedHeads) -> Slices[None]:
+        layers, reduce = self.query.layers[projected.kind], self.query.reduce
+        result, is_rollout = self.maps[projected.kind], reduce is Reduction.ROLLOUT
         merged = torch.empty_like(result) if is_rollout else result
-        heads, slice_rows = self._select(site, projected), self.slice_rows
+        heads, slice_rows = self._select(projected), self.slice_rows
         if isinstance(heads, Contributions):
             slice_rows = max(1, heads.edges_per_token * slice_rows // result.shape[3])
         for first in range(0, result.shape[2], slice_rows):
             if first:
                 yield
             rows = slice(first, first + slice_rows)
-            values, index = heads.values(rows), layers.index(site.layer)
+            values, index = heads.values(rows), layers.index(projected.layer)
             merge(reduce, merged[:, :, rows], values, index, len(layers))
         if is_rollout:
             is_weights = self.query.norm is AttentionNorm.WEIGHTS
             step = rollout_step(merged[0, 0]) if is_weights else merged[0, 0]
             result[0, 0] = step @ result[0, 0]
 
-    def _select(
-        self, site: AttentionSite, projected: ProjectedHeads
-    ) -> "ChosenHeads | Contributions":
+    def _select(self, projected: ProjectedHeads) -> "ChosenHeads | Contributions":
         if self.query.norm is AttentionNorm.ALTI:
-            return Alti(site, projected)
+            return Alti(projected)
         if self.query.norm is AttentionNorm.VALUE_ZEROING:
-            return ValueZeroing(site, projected)
+            return ValueZeroing(projected)
         numbers, norms = self.query.heads, None
         query, key = chosen(projected.query, numbers), chosen(projected.key, numbers)
         if self.query.norm is AttentionNorm.VALUE_NORMS:
@@ -148,9 +140,9 @@ class Contributions(ABC):
 
     edges_per_token: ClassVar[int]
 
-    def __init__(self, site: AttentionSite, projected: ProjectedHeads) -> None:
+    def __init__(self, projected: ProjectedHeads) -> None:
         self.projected = projected
-        self.is_self = site.kind is not AttentionKind.CROSS
+        self.is_self = projected.kind is not AttentionKind.CROSS
         matrices = head_matrices(projected.module)  # (H, K, D)
         self.moved = projected.value.float() @ matrices.float()  # (H, S, D)
         bias = projected.module.out.bias
