@@ -46,7 +46,6 @@ from model.tokenization.tokenizer import Tokenizer
 # Matches file names with two codes of two letters each, or of three letters each. An example is
 # model.enpt.intgemm.alphas.bin.
 LANGUAGES = re.compile(r"^model\.([a-z]{2})([a-z]{2})\.|^model\.([a-z]{3})([a-z]{3})\.")
-MARIAN_MAX_LENGTH_FACTOR = 3.0
 
 LARGEST_LENGTH_FACTOR = 100.0
 """A larger one would need position tables of several gigabytes."""
@@ -243,7 +242,7 @@ def _length_factor(folder: Path) -> float:
         try:
             check_file(path)
             options = load_yaml(path.read_text(encoding="utf-8"))
-            factor = float(options.get("max-length-factor", MARIAN_MAX_LENGTH_FACTOR))
+            factor = float(options.get("max-length-factor", MAX_LENGTH_FACTOR))
         except (OSError, OverflowError, TypeError, *YAML_ERRORS) as error:
             raise CheckpointFormatError(f"{path.name} is not a settings file: {error}") from error
         if not 0 < factor <= LARGEST_LENGTH_FACTOR:
@@ -252,7 +251,7 @@ def _length_factor(folder: Path) -> float:
                 f"{LARGEST_LENGTH_FACTOR:g}"
             )
         return factor
-    return MARIAN_MAX_LENGTH_FACTOR
+    return MAX_LENGTH_FACTOR
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,13 +163,7 @@ NAMES = {
     "decoder.output_bias": "final_logits_bias",
 }
 
-Copies = dict[str, tuple[str, ...]]
-"""Maps the main name of a matrix to the other names that a file may have for it."""
-
 T5_SHARED = "shared.weight"
-T5_COPIES: dict[str, tuple[str, ...]] = {
-    T5_SHARED: ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-}
 T5_ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
 T5_LAYER = {
     **{f"mixer.{ours}": f"0.SelfAttention.{theirs}" for ours, theirs in T5_ATTENTION.items()},
@@ -301,7 +295,8 @@ def names_of(config: ModelConfig) -> dict[str, str]:
     return names
 
 
-def copies_of(config: ModelConfig) -> Copies:
+def copies_of(config: ModelConfig) -> dict[str, tuple[str, ...]]:
+    """Maps the main name of a matrix to the other names that a file may have for it."""
     if config.block is not None:
-        return T5_COPIES
+        return {T5_SHARED: ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")}
     return {SHARED: (SOURCE, TARGET, OUTPUT)} if config.shared_embeddings else {TARGET: (OUTPUT,)}

@@ -87,13 +87,13 @@ REQUIRED: dict[str, Sequence[Any]] = {
     "transformer-ffn-activation": [*ACTIVATIONS],
 }
 
-# Options that are sizes, with Marian's defaults. `None` means that there is no default.
-SIZES: dict[str, int | None] = {
-    "dim-emb": None,
-    "transformer-dim-ffn": 2048,
-    "enc-depth": None,
-    "dec-depth": None,
-    "transformer-heads": 8,
+# Options that are sizes, with our names and Marian's defaults. None means that there is no default.
+SIZES: dict[str, tuple[str, int | None]] = {
+    "dim-emb": ("d_model", None),
+    "transformer-dim-ffn": ("ffn_dim", 2048),
+    "enc-depth": ("encoder_layers", None),
+    "dec-depth": ("decoder_layers", None),
+    "transformer-heads": ("num_heads", 8),
 }
 
 ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
@@ -304,7 +304,7 @@ def read_checkpoint(
     norm = tuple(str(options.get(f"transformer-{part}", "")).replace("d", "") for part in parts)
     if norm not in NORMS:
         reasons.append(f"transformer-preprocess/postprocess/postprocess-top are {norm}")
-    sizes: dict[str, Any] = {name: options.get(name, default) for name, default in SIZES.items()}
+    sizes: dict[str, Any] = {name: options.get(name, usual) for name, (_, usual) in SIZES.items()}
     vocabs = options.get("dim-vocabs")
     if not isinstance(vocabs, list) or len(vocabs) != 2:
         reasons.append(f"dim-vocabs is {vocabs!r}, supported: two sizes")
@@ -315,13 +315,9 @@ def read_checkpoint(
         raise UnsupportedModelError(file.path.name, reasons)
     is_shared = bool(options.get("tied-embeddings-all"))
     config = ModelConfig(
-        d_model=sizes["dim-emb"],
-        num_heads=sizes["transformer-heads"],
-        ffn_dim=sizes["transformer-dim-ffn"],
-        encoder_layers=sizes["enc-depth"],
-        decoder_layers=sizes["dec-depth"],
-        source_vocab_size=options["dim-vocabs"][0],
-        target_vocab_size=options["dim-vocabs"][-1],
+        **{ours: sizes[option] for option, (ours, _) in SIZES.items()},
+        source_vocab_size=vocabs[0],
+        target_vocab_size=vocabs[1],
         eos_id=eos_id,
         unk_id=unk_id,
         shared_embeddings=is_shared or bool(options.get("tied-embeddings-src")),

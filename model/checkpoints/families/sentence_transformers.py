@@ -160,9 +160,8 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
     if not folders:
         name = reference.removeprefix(PACKAGE)
         raise CheckpointNotFoundError(f"the package {name} holds no {MODULES} and no encoder")
-    titles = package_titles(reference, folders)
-    found = [read_folder(folder) for folder in folders]
-    return [replace(files, name=title) for files, title in zip(found, titles, strict=True)]
+    named = zip(folders, package_titles(reference, folders), strict=True)
+    return [replace(read_folder(folder), name=title) for folder, title in named]
 
 
 def _model_folders(paths: list[Path]) -> list[Path]:
