@@ -26,7 +26,7 @@ class HttpWorkerConfig:
     """First message of the main process to an HTTP worker."""
 
     settings: Settings
-    started: int  # the argument of Services, as `folder` is
+    started: int  # Unix seconds; an argument of Services, like `folder`
     models: ModelSet
     on_demand: tuple[OnDemand, ...] = ()
     folder: str = ""

@@ -59,7 +59,7 @@ class RowPolicy:
     def forecast(
         self, model: str, queue: Queue, workers: Iterable[WorkerState], items: Sequence[WorkItem]
     ) -> tuple[float, float]:
-        """Predicts the work that workers do until new items have ended, which wait in no queue yet.
+        """Predicts the work of the workers until new items, which are in no queue yet, have ended.
 
         Returns the work in row-tokens, and the occupancy during this work.
 

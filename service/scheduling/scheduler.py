@@ -397,7 +397,7 @@ class Scheduler:
         for item, value in finished:
             if item.id not in held:  # withdrawn when another item was settled
                 continue
-            item = held[item.id]  # an equal one, if it was withdrawn
+            item = held[item.id]  # an equal item, if it has taken the place of a withdrawn one
             try:
                 self._settle(worker, item, value, now)
                 if (measure := self.kinds[item.kind].lengths) is not None:

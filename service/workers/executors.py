@@ -118,7 +118,7 @@ class TokenBudget:
     def __init__(self, usual: float = math.inf) -> None:
         self.usual = usual  # limit until memory runs out
         self.limit = usual
-        self.failed_tokens = 0  # of the largest batch that has run out of memory since then
+        self.failed_tokens = 0  # of the largest batch that failed since the limit was usual
         self.changed = 0.0
 
     def shrink(self, items: Iterable[Item]) -> None:
