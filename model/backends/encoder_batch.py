@@ -90,13 +90,11 @@ class LayerBatch(ABC):
 
     def read_texts(self) -> list[HiddenTexts]:
         """Returns adjacent texts of one length together, which saves time in their pooling."""
-        hidden = self.read()
+        equal = [(length, len(list(texts))) for length, texts in groupby(self.lengths)]
+        parts = self.read()[: sum(self.lengths)].split([length * count for length, count in equal])
         return [
-            HiddenTexts(
-                hidden[each.first : each.end].view(each.texts, each.length, -1),
-                [each.length] * each.texts,
-            )
-            for each in groups(self.lengths)
+            HiddenTexts(part.view(count, length, -1), [length] * count)
+            for part, (length, count) in zip(parts, equal, strict=True)
         ]
 
 
@@ -149,20 +147,6 @@ other kernels would compute the rows after the last multiple of 4 in some batche
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Adjacent texts of equal length; the first of them has the index `number`."""
-
-    number: int
-    first: int
-    texts: int
-    length: int
-
-    @property
-    def end(self) -> int:
-        return self.first + self.texts * self.length
-
-
 class PackedBatch(LayerBatch):
     """A packed batch of texts, of shape (1, N, ...) for all N = `num_tokens` tokens.
 
@@ -189,14 +173,19 @@ class PackedBatch(LayerBatch):
         padding = -sum(self.lengths) % TOKEN_MULTIPLE
         lengths = [*self.lengths, padding] if padding else self.lengths
         self.num_tokens, self.longest = sum(lengths), max(lengths)
-        self.segments = self.attended = segments(lengths)
-        if visible:
-            counts = [*visible, *lengths[len(visible) :]]
-            each = zip(self.segments, counts, strict=True)
-            self.attended = [slice(own.start, own.start + count) for own, count in each]
+        starts, ends = accumulate(lengths, initial=0), accumulate(lengths)
+        self.segments = [slice(*edges) for edges in zip(starts, ends, strict=False)]
+        counts = [*visible, *lengths[len(visible) :]]
+        each = zip(self.segments, counts, strict=True)
+        self.attended = [slice(own.start, own.start + count) for own, count in each]
         self.knockouts = [*knockouts, *[None] * (len(lengths) - len(knockouts))]
-        self.groups = list(groups(lengths, is_single or any(knockouts) or bool(visible)))
-        self.tokens, self.positions = packed_tokens(sequences, padding, stack.device)
+        is_single = is_single or any(knockouts) or bool(visible)
+        keys = [(length, index if is_single else 0) for index, length in enumerate(lengths)]
+        numbers = groupby(range(len(lengths)), keys.__getitem__)
+        self.groups = [list(texts) for _, texts in numbers]  # texts that are attended together
+        texts = [*sequences, [0] * padding]
+        packed = chain.from_iterable(texts), chain.from_iterable(range(len(ids)) for ids in texts)
+        self.tokens, self.positions = (upload([*each], stack.device)[None] for each in packed)
         self.x = self._parts().embedded  # (1, N, D)
         self.biases = stack.biases(self.longest)
         self.bias: Tensor | None = None  # by distance, of the current sublayer
@@ -284,13 +273,14 @@ class PackedBatch(LayerBatch):
 
     def _attended(self, sublayer: int, first: int, end: int) -> Iterator[Tensor]:
         """Yields the weighted values (1, H, n, K) of tokens `first` to `end` - 1, n at a time."""
-        for group in self.groups:
-            if group.texts > 1 and first <= group.first and group.end <= end:
-                query, key, value = (unpack(heads, group) for heads in self.heads)
-                bias = self._bias(query, key, 0, group.length)
-                yield pack(attention(query, key, value, bias))
+        for texts in self.groups:
+            span = slice(self.segments[texts[0]].start, self.segments[texts[-1]].stop)
+            if len(texts) > 1 and first <= span.start and span.stop <= end:
+                query, key, value = (unpack(heads[0, :, span], len(texts)) for heads in self.heads)
+                bias = self._bias(query, key, 0, key.shape[2])
+                yield attention(query, key, value, bias).transpose(0, 1).flatten(1, 2)[None]
                 continue
-            for number in range(group.number, group.number + group.texts):
+            for number in texts:
                 own, knockout = self.segments[number], self.knockouts[number]
                 rows = slice(max(first, own.start), min(end, own.stop))
                 if rows.start < rows.stop:
@@ -317,30 +307,6 @@ def upload(numbers: list[int] | NDArray[np.int64], device: torch.device) -> Tens
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
-def segments(lengths: Sequence[int]) -> list[slice]:
-    ends = [*accumulate(lengths)]
-    return [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
-
-
-def packed_tokens(
-    sequences: Sequence[list[int]], padding: int, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Returns ids and positions (1, N), with `padding` tokens at the end."""
-    texts = [*sequences, [0] * padding]
-    numbers = [chain.from_iterable(texts), chain.from_iterable(range(len(ids)) for ids in texts)]
-    ids, positions = (upload([*each], device)[None] for each in numbers)
-    return ids, positions
-
-
-def groups(lengths: Sequence[int], is_single: bool = False) -> Iterator[Group]:
-    number = first = 0
-    keys = [(length, index if is_single else 0) for index, length in enumerate(lengths)]
-    for (length, _), texts in groupby(keys):
-        group = Group(number, first, len(list(texts)), length)
-        number, first = number + group.texts, group.end
-        yield group
-
-
 def put(whole: Tensor | None, part: Tensor, first: int, size: int, dim: int) -> Tensor:
     """Puts a part at index `first` of dimension `dim`, which has `size` entries."""
     if part.shape[dim] == size:
@@ -351,15 +317,10 @@ def put(whole: Tensor | None, part: Tensor, first: int, size: int, dim: int) -> 
     return whole
 
 
-def unpack(heads: Tensor, group: Group) -> Tensor:
-    """Returns the heads (B, H, T, K) of a group, taken from packed heads (1, H, N, K)."""
-    chosen = heads[0, :, group.first : group.end]
-    return chosen.reshape(-1, group.texts, group.length, heads.shape[3]).transpose(0, 1)
-
-
-def pack(heads: Tensor) -> Tensor:
-    """Packs heads (B, H, T, K) into (1, H, B * T, K)."""
-    return heads.transpose(0, 1).flatten(1, 2)[None]
+def unpack(heads: Tensor, texts: int) -> Tensor:
+    """Returns the packed heads (H, B * T, K) of B texts of equal length as (B, H, T, K)."""
+    count, tokens, width = heads.shape
+    return heads.reshape(count, texts, tokens // texts, width).transpose(0, 1)
 
 
 def attend_without(

@@ -315,14 +315,12 @@ class NativeModel:
         places = self.keep(values), self.keep(scales), None if bias is None else self.keep(bias)
         return MatrixSpec(*places, *shape, values.dim() == 4)
 
-    def linears_and_norms(
-        self, modules: Iterable[nn.Module], kind: type[Int8Linear] | type[AsymmetricInt8Linear]
-    ) -> WeightList:
-        # A layer without a norm has an `nn.Identity` in its place. An RMS norm has no bias.
+    def linears_and_norms(self, modules: Iterable[nn.Module]) -> WeightList:
+        # A layer without a norm has an `nn.Identity` in its place.
         matrices: list[MatrixSpec] = []
         norms: list[int | None] = []
         for module in modules:
-            if isinstance(module, kind):
+            if isinstance(module, (Int8Linear, AsymmetricInt8Linear)):
                 packed = module.pack()
                 matrices.append(self.matrix(packed, shape_of(packed), module.scales, module.bias))
             elif isinstance(module, nn.LayerNorm):
@@ -337,7 +335,7 @@ class NativeModel:
     def create(self, kind: str, *arguments: Structure) -> None:
         """Creates the native model, which is deleted together with this object."""
         new, delete = (getattr(self.library, f"{kind}_{verb}") for verb in ("new", "delete"))
-        check(new(*map(ctypes.byref, (*arguments, self.handle))))
+        check(new(*arguments, self.handle))
         weakref.finalize(self, delete, self.handle)
         self.native_bytes = getattr(self.library, f"{kind}_bytes")(self.handle)
 
@@ -348,5 +346,5 @@ class NativeBatch:
     def __init__(self, model: NativeModel, kind: str, *sizes: int) -> None:
         self.model, self.handle = model, c_void_p()
         new = getattr(model.library, f"{kind}_new")
-        check(new(model.handle, *sizes, ctypes.byref(self.handle)))
+        check(new(model.handle, *sizes, self.handle))
         weakref.finalize(self, getattr(model.library, f"{kind}_delete"), self.handle)

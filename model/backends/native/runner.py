@@ -48,7 +48,7 @@ from model.backends.native.library import (
 from model.config import DecoderKind, ModelConfig, NormPosition, Rope
 from model.inspection.captures.capture import Slices
 from model.layers.positions import rotations
-from model.quantization.int8 import AsymmetricInt8Linear, Int8Linear, pack
+from model.quantization.int8 import pack
 from model.sequence import BatchStats, EngineLimits, Sequence, batches
 
 TOKENS_PER_CALL = 52
@@ -85,17 +85,20 @@ class PackedModel(NativeModel):
         parts = nn.ModuleList([encoder.layers, encoder.norm, decoder.layers, decoder.norm])
         modules = [module for module in parts.modules() if not isinstance(module, nn.Identity)]
         output = self._output(model, shortlist)  # before the tables, whose memory it may replace
+        config, longest = model.config, limits.max_source_tokens
+        positions = max(longest, config.max_target_tokens(longest)) + 1
+        start = config.position_offset
+        table = sinusoid_table(start + positions, config.d_model, config.sinusoids)
         weights = Weights(
-            self.linears_and_norms(modules, Int8Linear),
+            self.linears_and_norms(modules),
             self._table(encoder.embedding),
             self._table(decoder.embedding),
             output,
-            self._positions(model.config, limits),
+            self.keep(table[start:]),
         )
-        self.width = model.config.d_model
+        self.width = config.d_model
         self.shortlist = shortlist  # the native model reads the arrays of the shortlist
-        sizes = native_sizes(model.config, limits)
-        self.create("model", sizes, weights, native_shortlist(shortlist))
+        self.create("model", native_sizes(config, positions), weights, native_shortlist(shortlist))
 
     def _output(self, model: EncoderDecoder, shortlist: AnyShortlist | None) -> MatrixSpec:
         # An embedding table that shares memory with the matrix of this layer goes on sharing it.
@@ -118,18 +121,8 @@ class PackedModel(NativeModel):
         assert table is not None
         return self.matrix(table.stored, (table.out, table.width), embedding.scales, None)
 
-    def _positions(self, config: ModelConfig, limits: EngineLimits) -> int:
-        length = max_positions(config, limits)
-        start = config.position_offset
-        table = sinusoid_table(start + length, config.d_model, config.sinusoids)
-        return self.keep(table[start:])
 
-
-def max_positions(config: ModelConfig, limits: EngineLimits) -> int:
-    return max(limits.max_source_tokens, config.max_target_tokens(limits.max_source_tokens)) + 1
-
-
-def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
+def native_sizes(config: ModelConfig, positions: int) -> Sizes:
     return Sizes(
         config.d_model,
         config.num_heads,
@@ -142,7 +135,7 @@ def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
         ACTIVATIONS[config.activation],
         config.norm is NormPosition.PRE,
         config.norms_keys,
-        max_positions(config, limits),
+        positions,
         config.eos_id,
         config.aligning_layer,
         EVERY_HEAD if config.aligning_head is None else config.aligning_head,
@@ -229,7 +222,7 @@ class NativeRunner(ModelRunner):
         best, parents, ids = np.empty(shape), np.empty(shape, np.int32), np.empty(shape, np.int32)
         arrays: list[NDArray[Any]] = [self.tokens, sums, best, parents, ids]
         searches = Searches(len(groups), *map(address, (beams, rows)), steps, *map(address, arrays))
-        check(self.library.batch_search(self.batch.handle, ctypes.byref(searches)))
+        check(self.library.batch_search(self.batch.handle, searches))
         ends = 2 * np.cumsum(sizes)
         places = [slice(end - 2 * size, end) for end, size in zip(ends, sizes, strict=True)]
         # Each array becomes a list once for all searches, because a conversion takes about 0.3 µs.
@@ -260,31 +253,18 @@ class NativeRunner(ModelRunner):
         check(self.library.batch_leave(self.batch.handle, first))
 
 
-ROWS = 16  # targets that are decoded together
-
-
 def decode_forced(
     packed: PackedModel, start: int, sources: SequenceOf[list[int]], targets: SequenceOf[list[int]]
 ) -> Slices[list[Tensor]]:
     """Computes hidden states of given targets, with the same bits as the native decode steps."""
-    found: list[Tensor] = []
-    for first in range(0, len(sources), ROWS):
-        part = slice(first, first + ROWS)
-        found += yield from decode_together(packed, start, sources[part], targets[part])
-    return found
-
-
-def decode_together(
-    packed: PackedModel, start: int, sources: SequenceOf[list[int]], targets: SequenceOf[list[int]]
-) -> Slices[list[Tensor]]:
     library, count = packed.library, len(sources)
     hidden = [np.empty((len(target), packed.width), np.float32) for target in targets]
     tokens, best = int32([start] * count), np.empty((count, 1), np.int32)
     batch = NativeBatch(packed, "batch", count)
-    for row, source in enumerate(sources):
-        arrays = [*map(int32, ([len(source)], source, [1], [0], [NO_TOKEN]))]
-        check(library.batch_enter(batch.handle, row, 1, *map(address, arrays)))
-        yield
+    lengths, ids = [len(source) for source in sources], np.concatenate(sources)
+    arrays = [*map(int32, (lengths, ids, [1] * count, [0] * count, [NO_TOKEN] * count))]
+    check(library.batch_enter(batch.handle, 0, count, *map(address, arrays)))
+    yield
     for step in range(max(map(len, targets))):
         rows = int32([row for row in range(count) if step < len(targets[row])])
         left = int32([step < len(target) for target in targets])
@@ -311,9 +291,7 @@ class NativeTextEncoder(NativeModel):
         embedding, positions = encoder.embedding, encoder.embedding.positions
         last = [] if isinstance(encoder.norm, nn.Identity) else [encoder.norm]
         weights = TextWeights(
-            self.linears_and_norms(
-                [embedding.norm, *encoder.layers.modules(), *last], AsymmetricInt8Linear
-            ),
+            self.linears_and_norms([embedding.norm, *encoder.layers.modules(), *last]),
             self.keep(embedding.tokens),
             None if positions is None else self.keep(positions),
             None if embedding.types is None else self.keep(embedding.types[0]),
@@ -342,13 +320,13 @@ class NativeTextEncoder(NativeModel):
         return [tables[rope] for rope in ropes]
 
 
-class TextBatch(LayerBatch):
+class TextBatch(NativeBatch, LayerBatch):
     """The native hidden states of a batch of texts."""
 
     def __init__(self, encoder: NativeTextEncoder, sequences: SequenceOf[list[int]]) -> None:
+        super().__init__(encoder, "text_batch")
         self.library, self.config = encoder.library, encoder.config
-        self.batch = NativeBatch(encoder, "text_batch")
-        self.handle, self.num_layers = self.batch.handle, self.config.layers
+        self.num_layers = self.config.layers
         self.lengths = [len(ids) for ids in sequences]
         lengths, ids = int32(self.lengths), int32(np.concatenate(sequences))
         self.num_tokens = len(ids)
