@@ -164,14 +164,17 @@ def explicit_attention() -> Iterator[list[torch.Tensor]]:
     recorded: list[torch.Tensor] = []
 
     def explicit(
-        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
         recorded.append(attention_weights(query, key, bias))
         return recorded[-1] @ value
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("model.layers.attention", "model.backends.encoder_batch"):
-            patch.setattr(f"{module}.attention", explicit)
+        for module in ("decoder_batch", "encoder_batch"):
+            patch.setattr(f"model.backends.{module}.attention", explicit)
         yield recorded
 
 

@@ -111,7 +111,7 @@ class FullOutput:
     ) -> None:
         self.multiply = decoder.multiply
         self.weight = decoder.pad_output(multiple)
-        self.scales = decoder.output_scales
+        self.scales = None if decoder.int8_output is None else decoder.int8_output.scales
         bias = decoder.output_bias.detach()
         self.bias = bias.new_full((len(self.weight),), NEVER)
         self.bias[: len(bias)] = bias

@@ -112,10 +112,6 @@ class Decoder(Stack):
             weight.data = self.padded_output[:size]
         return self.padded_output
 
-    @property
-    def output_scales(self) -> Tensor | None:
-        return None if self.int8_output is None else self.int8_output.scales
-
     def quantize(self, matrix: QuantizedMatrix) -> None:
         """Replaces the output weight by an int8 matrix; all layers then round keys and values."""
         self.int8_output = Int8Linear(matrix, None)

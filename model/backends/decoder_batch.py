@@ -4,7 +4,6 @@ Both are batches for `run_layers`, with the mixer and the cross-attention of eac
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +15,7 @@ from model.backends.encoder_batch import LayerBatch, PackedBatch, put
 from model.config import DecoderKind, ModelConfig
 from model.inspection.captures.capture import LayerRest
 from model.inspection.query import AttentionKind, Knockout
-from model.layers.attention import PLAIN, Bias, RowKernels, RowLengths
+from model.layers.attention import PLAIN, KeyValue, RowKernels, attention, mask_bias
 from model.layers.block import SSRU, Residual
 
 
@@ -52,7 +51,8 @@ class TargetBatch(PackedBatch):
         def finish(x: Tensor) -> Tensor:
             module, residual = block.attention(is_cross=True)
             heads = module.project(residual.before(x[None]), memory)
-            return block.add_feed_forward(residual.after(x[None], module(heads, None)))[0]
+            attended = module.merge(attention(*heads))
+            return block.add_feed_forward(residual.after(x[None], attended))[0]
 
         return LayerRest(block.mixer_residual, None, finish)
 
@@ -186,22 +186,20 @@ class StepBatch(LayerBatch):
         self.inner = self.layers[0].mixer_residual.before(self.x)  # input of the next part
         norms = [block.mixer_residual.norm for block in self.layers]
         self.next_norms = [*norms[1:], decoder.norm]
-        own, source = cache.positions[:rows] + 1, cache.memory_lengths[:rows]
-        self.biases: tuple[Bias | None, Bias]
-        if kernels is not None:
-            self.biases = RowLengths(own, kernels), RowLengths(source, kernels)
-        elif decoder.relative_bias is not None:
-            self.biases = self._relative_bias(decoder), self._bias(source, source_width)
-        else:
+        self.num_keys = cache.positions[:rows] + 1, cache.memory_lengths[:rows]  # (B) each
+        self.biases: tuple[Tensor | None, Tensor] | None = None
+        self.new: KeyValue | None = None
+        if kernels is None:
+            own, source = self.num_keys
             bias = None if cache.cell.shape[1] else self._bias(own, target_width)
+            if decoder.relative_bias is not None:
+                bias = self._relative_bias(decoder)
             self.biases = bias, self._bias(source, source_width)
 
     def _bias(self, lengths: Tensor, width: int) -> Tensor:
         """Returns the bias (B, 1, 1, `width`). A free row attends to one key, if it has none."""
         keys = torch.arange(width, device=lengths.device)
-        is_padding = keys >= lengths.clamp_min(1)[:, None, None, None]
-        bias: Tensor = self.x.new_zeros(is_padding.shape).masked_fill_(is_padding, float("-inf"))
-        return bias
+        return mask_bias(keys < lengths.clamp_min(1)[:, None, None, None], self.x.dtype)
 
     def _relative_bias(self, decoder: Decoder) -> Tensor:
         """Returns the bias (B, H, 1, L), which is causal."""
@@ -216,16 +214,15 @@ class StepBatch(LayerBatch):
         block, cache, rows = self.layers[layer], self.cache, self.num_tokens
         if not is_cross and isinstance(block.mixer, SSRU):
             return
-        self.bias, width = self.biases[is_cross], self.widths[is_cross]
+        width = self.widths[is_cross]
         pairs = (cache.self_key, cache.self_value), (cache.memory_key, cache.memory_value)
         key, value = (each[layer, :rows, :, :width] for each in pairs[is_cross])
         if is_cross:
-            query = block.cross_attention.project_query(self.inner)
+            query, self.new = block.cross_attention.project_query(self.inner), None
         else:
             query, *new = block.project(self.x, self.positions, self.inner)
-            if isinstance(self.bias, RowLengths):  # the attention writes the new key and value
-                self.bias = replace(self.bias, new=(new[0], new[1]))
-            else:
+            self.new = new[0], new[1]
+            if self.biases is not None:  # otherwise, the kernel writes the new key and value
                 numbers = torch.arange(rows, device=key.device)
                 for whole, added in zip((key, value), new, strict=True):
                     whole[numbers, :, self.positions[:, 0]] = added[:, :, 0]
@@ -240,7 +237,11 @@ class StepBatch(LayerBatch):
             y = self.kernels.recur(*gates, cell)
         else:
             module, residual = block.attention(bool(is_cross))
-            y = module(self.heads, self.bias)
+            if self.biases is None:
+                y = self.kernels.attend(*self.heads, self.num_keys[is_cross], self.new)
+            else:
+                y = attention(*self.heads, self.biases[is_cross])
+            y = module.merge(y)
         following = block.feed_forward_residual if is_cross else block.cross_residual
         self._add(y, residual, following.norm)
 

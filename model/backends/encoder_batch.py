@@ -351,9 +351,7 @@ def attend_without(
         changed = (torch.where(attends, weights, 0.0) @ value.float()).to(value.dtype)
         heads = torch.where(kept.all(dim=-1, keepdim=True), heads, changed)
     if off.heads:
-        is_off = torch.zeros(heads.shape[1], dtype=torch.bool, device=heads.device)
-        is_off[list(off.heads)] = True
-        heads = heads.masked_fill(is_off[:, None, None], 0.0)
+        heads[:, list(off.heads)] = 0.0
     return heads
 
 

@@ -97,27 +97,23 @@ class TorchRunner(ModelRunner):
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
     ) -> DecodeStep:
-        logits = self._logits(rows)
+        computed = max(rows, MIN_ROWS)
+        last = int(self.lengths[:rows].max())
+        target_width = min(padded(last + 1), self.max_target_width)
+        widths = target_width, int(self.widths[:rows].max())
+        tokens = torch.from_numpy(self.tokens[:computed, None]).to(self.model.device)  # (B, 1)
+        hidden = run_whole(StepBatch(self.model.decoder, self.cache, tokens, widths))
+        logits = self.output.logits(hidden)[:rows]  # (B, U)
+        if self.config.forces_first:
+            first_ids = torch.from_numpy(self.first_ids[:rows]).to(logits.device)
+            force_first(logits, self.cache.positions[:rows], first_ids)
+        self.cache.positions[:rows].add_(1)
+        self.lengths[:rows] += 1
         best = self.output.token_ids(argmax(logits))
         self.tokens[:rows] = best
         ids = self.output.token_ids(np.arange(logits.shape[1])) if scored else best
         scores = [Scores(torch.log_softmax(logits[group], dim=-1), ids) for group in scored]
-        return completed_step(Decoded(best[:, None], scores, computed_rows=max(rows, MIN_ROWS)))
-
-    def _logits(self, live: int) -> Tensor:
-        rows = max(live, MIN_ROWS)
-        last = int(self.lengths[:live].max())
-        target_width = min(padded(last + 1), self.max_target_width)
-        widths = target_width, int(self.widths[:live].max())
-        tokens = torch.from_numpy(self.tokens[:rows, None]).to(self.model.device)  # (B, 1)
-        hidden = run_whole(StepBatch(self.model.decoder, self.cache, tokens, widths))
-        logits = self.output.logits(hidden)[:live]  # (B, U)
-        if self.config.forces_first:
-            first_ids = torch.from_numpy(self.first_ids[:live]).to(logits.device)
-            force_first(logits, self.cache.positions[:live], first_ids)
-        self.cache.positions[:live].add_(1)
-        self.lengths[:live] += 1
-        return logits
+        return completed_step(Decoded(best[:, None], scores, computed))
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         self.tokens[rows] = tokens

@@ -5,8 +5,6 @@ small operations of a decode step takes longer to launch than to compute. A kern
 them.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -93,23 +91,6 @@ def scaled(vectors: Tensor, tokens: Tensor, scale: float) -> Tensor:
 PLAIN = RowKernels()
 
 
-@dataclass(frozen=True, slots=True)
-class RowLengths:
-    """Replaces a bias if each row has a single query, which attends to the first keys of the row.
-
-    `lengths` is the number of keys of each row (B,). `kernels` compute the attention. They append
-    `new`, the last key and value of each row, to the keys and values.
-    """
-
-    lengths: Tensor
-    kernels: RowKernels
-    new: KeyValue | None = None
-
-
-Bias = Tensor | RowLengths
-"""Selects the keys: a term added to the scores, or the number of keys of each row."""
-
-
 def mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Returns 0 where the mask is True (attend), else -inf."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(
@@ -117,7 +98,7 @@ def mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
     )
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, bias: Bias | None = None) -> Tensor:
+def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
     """Returns softmax(query · keyᵀ / sqrt(K) + bias) · value, of shape (..., T, K).
 
     A bias (..., T, S) of -inf excludes a key. On a CPU, the explicit form computes a single query.
@@ -127,8 +108,6 @@ def attention(query: Tensor, key: Tensor, value: Tensor, bias: Bias | None = Non
 
     Source: Vaswani et al. 2017, equation 1.
     """
-    if isinstance(bias, RowLengths):
-        return bias.kernels.attend(query, key, value, bias.lengths, bias.new)
     if query.shape[-2] == 1 and query.device.type == "cpu":
         return attention_weights(query, key, bias) @ value
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
@@ -198,12 +177,8 @@ class MultiHeadAttention(nn.Module):
     def project_key_value(
         self, memory: Tensor, turn: Rotations | None = None
     ) -> tuple[Tensor, Tensor]:
-        # The decoder of an int8 model rounds to half precision, as native code stores it so.
         if self.fused is None:
-            key, value = self._keys_and_values(self.key(memory), self.value(memory), turn)
-            if self.rounds_to_half:
-                key, value = round_to_half(key), round_to_half(value)
-            return key, value
+            return self._keys_and_values(self.key(memory), self.value(memory), turn)
         weight, bias = self.fused
         width = self.widths[0]
         parts = F.linear(memory, weight[width:], None if bias is None else bias[width:])
@@ -226,10 +201,10 @@ class MultiHeadAttention(nn.Module):
         key = rotate(key, turn)
         if self.repeats > 1:
             key, value = (each.repeat_interleave(self.repeats, dim=1) for each in (key, value))
+        # The decoder of an int8 model rounds to half precision, as native code stores it so.
+        if self.rounds_to_half:
+            key, value = round_to_half(key), round_to_half(value)
         return key, value
-
-    def forward(self, heads: Heads, bias: Bias | None) -> Tensor:
-        return self.merge(attention(*heads, bias))
 
     def merge(self, heads: Tensor) -> Tensor:
         """Returns the output projection (B, T, D) of weighted values (B, H, T, K)."""
