@@ -31,7 +31,8 @@ PART, PART_WARPS = 16384, 4  # number of logits that a program reads
 class TritonKernels(RowKernels):
     """Implements the kernels by Triton's programs.
 
-    In the tensors of `attend`, the K elements of a head must be adjacent in memory.
+    In the tensors of `attend`, the K elements of a head must be adjacent in memory. Keys and values
+    must have equal strides, and so must the new ones.
     """
 
     def embed(
@@ -56,15 +57,15 @@ class TritonKernels(RowKernels):
         rows, heads, _, head_dim = query.shape
         out = query.new_empty(rows, 1, heads, head_dim)
         new_key, new_value = (query, query) if new is None else new
+        assert key.stride() == value.stride()
+        assert new_key.stride() == new_value.stride()
         # Triton launches on PyTorch's current device, so this must be the device of the tensors.
         with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
             attend_kernel[(rows, heads)](
                 *(query, key, value, lengths, new_key, new_value, out),
                 *query.stride()[:2],
                 *key.stride()[:3],
-                *value.stride()[:3],
                 *new_key.stride()[:2],
-                *new_value.stride()[:2],
                 head_dim**-0.5,
                 heads=heads,
                 head_dim=head_dim,
@@ -115,6 +116,11 @@ def launch_rows(kernel: Any, rows: int, width: int, x: Tensor, *others: Any) -> 
 
 
 @triton.jit
+def read(places, mask):
+    return tl.load(places, mask=mask, other=0.0).to(tl.float32)
+
+
+@triton.jit
 def attend_kernel(
     query,
     key,
@@ -128,13 +134,8 @@ def attend_kernel(
     key_row,
     key_head,
     key_position,
-    value_row,
-    value_head,
-    value_position,
-    new_key_row,
-    new_key_head,
-    new_value_row,
-    new_value_head,
+    new_row,
+    new_head,
     scale,
     heads: tl.constexpr,
     head_dim: tl.constexpr,
@@ -154,46 +155,33 @@ def attend_kernel(
     length = tl.load(lengths + row)
     dims = tl.arange(0, padded_dim)
     has_dim = dims < head_dim
-    scaled_query = tl.load(
-        query + row * query_row + head * query_head + dims, mask=has_dim, other=0.0
-    )
-    scaled_query = scaled_query.to(tl.float32) * scale
+    scaled_query = read(query + row * query_row + head * query_head + dims, has_dim) * scale
     keys = key + row * key_row + head * key_head
-    values = value + row * value_row + head * value_head
+    values = value + row * key_row + head * key_head
     largest = float("-inf")
     total = 0.0
     weighted_sum = tl.zeros([padded_dim], tl.float32)
     if has_new:
         length = length - 1
-        last_key = tl.load(
-            new_key + row * new_key_row + head * new_key_head + dims, mask=has_dim, other=0.0
-        )
-        last_value = tl.load(
-            new_value + row * new_value_row + head * new_value_head + dims, mask=has_dim, other=0.0
-        )
-        tl.store(keys + length * key_position + dims, last_key, mask=has_dim)
-        tl.store(values + length * value_position + dims, last_value, mask=has_dim)
-        largest = tl.sum(last_key.to(tl.float32) * scaled_query, axis=0)
+        place = row * new_row + head * new_head + dims
+        last_key, weighted_sum = read(new_key + place, has_dim), read(new_value + place, has_dim)
+        place = length * key_position + dims
+        tl.store(keys + place, last_key.to(key.dtype.element_ty), mask=has_dim)
+        tl.store(values + place, weighted_sum.to(value.dtype.element_ty), mask=has_dim)
+        largest = tl.sum(last_key * scaled_query, axis=0)
         total = 1.0
-        weighted_sum = last_value.to(tl.float32)
     for first in range(0, length, block):
         positions = first + tl.arange(0, block)
         is_key = positions < length
         mask = is_key[:, None] & has_dim[None, :]
-        part_of_keys = tl.load(
-            keys + positions[:, None] * key_position + dims[None, :], mask=mask, other=0.0
-        )
-        part_of_values = tl.load(
-            values + positions[:, None] * value_position + dims[None, :], mask=mask, other=0.0
-        )
-        scores = tl.sum(part_of_keys.to(tl.float32) * scaled_query[None, :], axis=1)
+        places = positions[:, None] * key_position + dims[None, :]
+        part_of_keys, part_of_values = read(keys + places, mask), read(values + places, mask)
+        scores = tl.sum(part_of_keys * scaled_query[None, :], axis=1)
         scores = tl.where(is_key, scores, float("-inf"))
         larger = tl.maximum(largest, tl.max(scores, axis=0))
         factor = tl.exp(largest - larger)
         weights = tl.exp(scores - larger)
-        weighted_sum = weighted_sum * factor + tl.sum(
-            part_of_values.to(tl.float32) * weights[:, None], axis=0
-        )
+        weighted_sum = weighted_sum * factor + tl.sum(part_of_values * weights[:, None], axis=0)
         total = total * factor + tl.sum(weights, axis=0)
         largest = larger
     weighted_sum = weighted_sum / tl.maximum(total, 1e-30)  # 0 for a row without keys
@@ -221,9 +209,8 @@ def embed_kernel(
     token = tl.load(tokens + row * token_row)
     position = tl.load(positions + row * position_row)
     has_token = has_dim & (token >= 0)
-    vector = tl.load(weight + token * width + dims, mask=has_token, other=0.0).to(tl.float32)
-    place = tl.load(table + position * width + dims, mask=has_dim, other=0.0).to(tl.float32)
-    summed = vector * scale + place
+    vector = read(weight + token * width + dims, has_token)
+    summed = vector * scale + read(table + position * width + dims, has_dim)
     tl.store(out + row * width + dims, summed.to(out.dtype.element_ty), mask=has_dim)
 
 
@@ -236,17 +223,14 @@ def add_norm_kernel(
     dims = tl.arange(0, padded_width)
     has_dim = dims < width
     places = row * width + dims
-    summed = tl.load(x + places, mask=has_dim, other=0.0).to(tl.float32)
-    summed += tl.load(y + places, mask=has_dim, other=0.0).to(tl.float32)
-    rounded = summed.to(total.dtype.element_ty)
+    rounded = (read(x + places, has_dim) + read(y + places, has_dim)).to(total.dtype.element_ty)
     tl.store(total + places, rounded, mask=has_dim)
     summed = rounded.to(tl.float32)
     mean = tl.sum(summed, axis=0) / width
     centred = tl.where(has_dim, summed - mean, 0.0)
     variance = tl.sum(centred * centred, axis=0) / width
     scaled = centred / tl.sqrt(variance + epsilon)
-    scaled = scaled * tl.load(weight + dims, mask=has_dim, other=0.0).to(tl.float32)
-    scaled += tl.load(bias + dims, mask=has_dim, other=0.0).to(tl.float32)
+    scaled = scaled * read(weight + dims, has_dim) + read(bias + dims, has_dim)
     tl.store(normed + places, scaled.to(normed.dtype.element_ty), mask=has_dim)
 
 
@@ -257,10 +241,8 @@ def recur_kernel(forget, update, cell, out, width: tl.constexpr, padded_width: t
     dims = tl.arange(0, padded_width)
     has_dim = dims < width
     places = row * width + dims
-    gate = tl.load(forget + places, mask=has_dim, other=0.0).to(tl.float32)
-    gate = 1.0 / (1.0 + tl.exp(-gate))
-    new = tl.load(update + places, mask=has_dim, other=0.0).to(tl.float32)
-    old = tl.load(cell + places, mask=has_dim, other=0.0).to(tl.float32)
+    gate = 1.0 / (1.0 + tl.exp(-read(forget + places, has_dim)))
+    new, old = read(update + places, has_dim), read(cell + places, has_dim)
     new = (gate * old + (1.0 - gate) * new).to(cell.dtype.element_ty)
     tl.store(cell + places, new, mask=has_dim)
     positive = tl.maximum(new.to(tl.float32), 0.0)
