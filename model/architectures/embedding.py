@@ -50,11 +50,10 @@ class Embedding(nn.Module):
         table = torch.empty(0, config.d_model, device="cpu")  # checkpoints do not store it
         self.register_buffer("table", table, persistent=False)
         self.quantized: Int8Matrix | None = None
-        self.scales = torch.empty(0)  # (V), the scales of an int8 table
 
     def quantize(self, matrix: QuantizedMatrix) -> None:
-        self.quantized = Int8Matrix(torch.from_numpy(matrix.values))
-        self.scales = torch.from_numpy(matrix.scales)
+        values, scales = torch.from_numpy(matrix.values), torch.from_numpy(matrix.scales)
+        self.quantized = Int8Matrix(values, scales)
         self.weight = nn.Parameter(torch.empty(0, self.config.d_model), requires_grad=False)
 
     def forward(
@@ -67,7 +66,12 @@ class Embedding(nn.Module):
         return kernels.embed(tokens, positions, self.weight, self.table, self.scale)
 
     def parts(self, tokens: Tensor, positions: Tensor, max_position: int) -> TokenParts:
-        vectors = scaled(self._vectors(tokens.clamp_min(0)), tokens, self.scale)
+        rows, table = tokens.clamp_min(0), self.quantized
+        if table is None:
+            vectors = F.embedding(rows, self.weight)
+        else:
+            vectors = table.rows(rows).float() * table.scales[rows, None]
+        vectors = scaled(vectors, tokens, self.scale)
         position = self._position(positions, max_position)
         embedded = vectors if position is None else vectors + position
         return TokenParts(vectors, position, self.norm(embedded))
@@ -81,11 +85,6 @@ class Embedding(nn.Module):
             return None
         self.ensure_length(max_position)
         return F.embedding(positions, self.table)
-
-    def _vectors(self, tokens: Tensor) -> Tensor:
-        if self.quantized is None:
-            return F.embedding(tokens, self.weight)
-        return self.quantized.rows(tokens).float() * self.scales[tokens, None]
 
     def ensure_length(self, position: int) -> None:
         """Extends the position table to include this position.

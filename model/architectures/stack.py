@@ -92,7 +92,7 @@ class Decoder(Stack):
     @property
     def output_weight(self) -> Tensor:
         if self.int8_output is not None:
-            return self.int8_output.weight
+            return self.int8_output.integers
         return self.embedding.weight if self.untied_weight is None else self.untied_weight
 
     def pad_output(self, multiple: int) -> Tensor:

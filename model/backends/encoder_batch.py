@@ -91,7 +91,8 @@ class LayerBatch(ABC):
     def read_texts(self) -> list[HiddenTexts]:
         """Returns adjacent texts of one length together, which saves time in their pooling."""
         equal = [(length, len(list(texts))) for length, texts in groupby(self.lengths)]
-        parts = self.read()[: sum(self.lengths)].split([length * count for length, count in equal])
+        sizes = [length * count for length, count in equal]
+        parts = self.read()[: sum(sizes)].split_with_sizes(sizes)
         return [
             HiddenTexts(part.view(count, length, -1), [length] * count)
             for part, (length, count) in zip(parts, equal, strict=True)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from model.architectures.embedding import start_token
-from model.architectures.output import AnyShortlist, Ids
+from model.architectures.output import AnyShortlist
 from model.architectures.stack import EncoderDecoder, Stack, TextEncoder
 from model.backends.base import ForcedDecoder
 from model.backends.decoder_batch import TargetBatch
@@ -133,15 +133,12 @@ class TextCapturePass(CapturePass):
         last = None if needs_score else last_layer(batch, AttentionKind.ENCODER)
         encoded = yield from run_encoder(self.encoder, batch, self.slice_tokens, last)
         if needs_score:
-            self._show_scores(batch, encoded)
-
-    def _show_scores(self, captured: list[CapturedJob], encoded: PackedBatch) -> None:
-        assert self.score is not None  # only cross-encoders get such queries
-        scores = torch.cat([self.score(texts) for texts in encoded.read_texts()])[:, 0].tolist()
-        for each, score in zip(captured, scores, strict=True):
-            for capture in each.captures:
-                if isinstance(capture, ScoreCapture):
-                    capture.score = score
+            assert self.score is not None  # only cross-encoders get such queries
+            scores = torch.cat([self.score(texts) for texts in encoded.read_texts()])[:, 0]
+            for each, score in zip(batch, scores.tolist(), strict=True):
+                for capture in each.captures:
+                    if isinstance(capture, ScoreCapture):
+                        capture.score = score
 
 
 class TeacherForcedPass(CapturePass):
@@ -198,21 +195,17 @@ class TeacherForcedPass(CapturePass):
         knockouts = [each.job.knockout for each in captured]
         batch = TargetBatch(model.decoder, inputs, sources, knockouts)
         yield from run_captured(batch, captured, tokens, None if needs_output else end)
-        lengths = batch.lengths if needs_output else []
-        return list(torch.split(batch.read()[: sum(lengths)], lengths)) if needs_output else []
+        if not needs_output:
+            return []
+        return list(torch.split(batch.read()[: sum(batch.lengths)], batch.lengths))
 
     def _show_output(self, captured: CapturedJob, hidden: Tensor) -> Slices[None]:
-        job = captured.job
-        logits = self.model.decoder.logits_of
-        output = DecoderOutput(hidden, job.target, self._candidates(job.source), logits)
+        job, config, shortlist = captured.job, self.model.config, self.shortlist
+        ids = np.arange(config.target_vocab_size)
+        if shortlist is not None:
+            ids = shortlist.ids(job.source)
+        candidates = ids[~np.isin(ids, config.forbidden_ids)]
+        output = DecoderOutput(hidden, job.target, candidates, self.model.decoder.logits_of)
         for capture in captured.captures:
             if capture.needs_output:
                 yield from capture.observe_output(output)
-
-    def _candidates(self, source: list[int]) -> Ids:
-        config = self.model.config
-        if self.shortlist is None:
-            ids = np.arange(config.target_vocab_size)
-        else:
-            ids = self.shortlist.ids(source)
-        return ids[~np.isin(ids, config.forbidden_ids)]

@@ -165,14 +165,11 @@ class WordScores(nn.Module):
         return torch.stack([ids.float(), weights[ids]], dim=1)
 
 
-class TokenWeights(nn.Module):
-    """Weights of words that do not depend on the text (SparseStaticEmbedding)."""
-
-    def forward(self, ids: Sequence[int], table: Tensor) -> Tensor:
-        """Returns the ids and weights (n, 2) of a text's words, given the table (V, 1)."""
-        found = torch.tensor(sorted({*ids}), device=table.device)
-        weights = table[found].float()  # (n, 1)
-        return torch.cat([found[:, None].float(), weights], dim=1)[weights[:, 0] != 0]
+def word_weights(ids: Sequence[int], table: Tensor) -> Tensor:
+    """Returns the ids and weights (n, 2) of a text's words in a table (V, 1) for every text."""
+    found = torch.tensor(sorted({*ids}), device=table.device)
+    weights = table[found].float()  # (n, 1)
+    return torch.cat([found[:, None].float(), weights], dim=1)[weights[:, 0] != 0]
 
 
 class EmbeddingModel(nn.Module):
@@ -188,10 +185,10 @@ class EmbeddingModel(nn.Module):
         self.encoder = TextEncoder(config.encoder)
         self.head = nn.Sequential(*map(new_module, config.modules))
         sizes = config.encoder.vocab_size, config.encoder.d_model
-        self.words: WordScores | TokenWeights | None = None
+        self.words: Callable[..., Tensor] | None = None
         if config.sparse is not None:
             has_layers = bool(config.encoder.blocks)
-            self.words = WordScores(config.sparse, *sizes) if has_layers else TokenWeights()
+            self.words = WordScores(config.sparse, *sizes) if has_layers else word_weights
         self.query: EmbeddingModel | None = None  # computes the jobs of queries, unless it is None
         self.token_head = None if config.multi is None else self.head  # of each token's vector
         self.vocab_size, self.max_tokens = config.encoder.vocab_size, config.max_tokens

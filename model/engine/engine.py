@@ -74,7 +74,6 @@ class Engine:
         self.config = runner.model.config
         self.searches_apart = runner.searches_apart
         self.limits = limits
-        self.stats: list[BatchStats] = []
         # Short steps (see LOW_LATENCY_TOKENS) let waiting sequences, and the caller's other work,
         # start sooner.
         self.low_latency = False
@@ -92,7 +91,7 @@ class Engine:
         self.searching: dict[int, RunningSearch] = {}
         self.owners: list[Running] = []  # owners[row] is the sequence of that row
         self.launched: deque[LaunchedStep] = deque()
-        self.stats = []
+        self.stats: list[BatchStats] = []
 
     @property
     def num_rows(self) -> int:
@@ -201,7 +200,10 @@ class Engine:
     def _step_apart(self, only_searches: bool) -> list[Finished]:
         finished: list[Finished] = []
         steps = 0
-        while (searching := list(self.searching.values())) and steps < self._search_steps:
+        while searching := list(self.searching.values()):
+            rows = sum(len(each.rows) for each in searching)
+            if steps >= max(self.tokens_per_step, SEARCH_ROW_TOKENS // rows):
+                break  # the other rows are decoded between two parts of a search
             left = [each.search.max_tokens - each.search.length for each in searching]
             left += [1 for each in searching if each.is_forced]
             count = min(SEARCH_TOKENS, *left)
@@ -214,12 +216,6 @@ class Engine:
             self._launch([], remaining)
             finished += self._collect(0)
         return finished
-
-    @property
-    def _search_steps(self) -> int:
-        """Number of tokens that each hypothesis gets before the step decodes the other rows."""
-        rows = sum(len(each.rows) for each in self.searching.values())
-        return max(self.tokens_per_step, SEARCH_ROW_TOKENS // rows)
 
     def _search(self, searching: list[RunningSearch], steps: int) -> list[Finished]:
         groups = [each.rows for each in searching]

@@ -37,8 +37,6 @@ def pack(matrix: Tensor) -> Tensor:
 
 def unpack(matrix: Tensor) -> Tensor:
     """Returns a packed matrix in (out, in) order, with all 64 rows of the last panel."""
-    if matrix.dim() == 2:
-        return matrix
     fours = matrix.view(torch.int32)[..., 0]  # (out / 64, in / 4, 64)
     return fours.transpose(1, 2).contiguous().flatten(0, 1).view(torch.int8)
 
@@ -50,17 +48,19 @@ def shape_of(packed: Tensor) -> tuple[int, int]:
 
 
 class Int8Matrix(nn.Module):
-    """The integers of a linear layer, in (out, in) order or packed for native code.
+    """The integers of a matrix, in (out, in) order or packed for native code, and their scales.
 
     PyTorch computes the results of attention queries, even if native code computes translations
     with the model. A packed matrix is therefore unpacked when PyTorch first uses it, and the
     unpacked copy is kept. Unpacking at each use made a pass over one sentence a third slower.
     """
 
-    def __init__(self, integers: Tensor) -> None:
+    def __init__(self, integers: Tensor, scales: Tensor) -> None:
         super().__init__()
         self.stored: Tensor
+        self.scales: Tensor  # (out): a float weight is an integer * scale
         self.register_buffer("stored", integers, persistent=False)
+        self.register_buffer("scales", scales, persistent=False)
         self.ordered: Tensor | None = None  # unpacked copy of a packed matrix
         self.out, self.width = integers.shape
 
@@ -71,6 +71,10 @@ class Int8Matrix(nn.Module):
         if self.ordered is None:
             self.ordered = unpack(self.stored)[: self.out]
         return self.ordered
+
+    @property
+    def weight(self) -> Tensor:
+        return self.integers.float() * self.scales[:, None]
 
     def rows(self, indices: Tensor) -> Tensor:
         """Returns the integers (..., in) of these rows; a packed matrix stays packed."""
@@ -122,21 +126,12 @@ class Int8Linear(Int8Matrix):
     """
 
     def __init__(self, weight: QuantizedMatrix, bias: Tensor | None) -> None:
-        super().__init__(torch.from_numpy(weight.values))
-        self.scales = torch.from_numpy(weight.scales)  # (out)
+        super().__init__(torch.from_numpy(weight.values), torch.from_numpy(weight.scales))
         self.bias = bias
-
-    @property
-    def weight(self) -> Tensor:
-        return self.integers
-
-    @property
-    def float_weight(self) -> Tensor:
-        return self.weight.float() * self.scales[:, None]
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])  # (B, in)
-        y = self.multiply(rows, self.weight, self.scales, self.bias)
+        y = self.multiply(rows, self.integers, self.scales, self.bias)
         return y.view(*x.shape[:-1], -1)
 
     def multiply(self, rows: Tensor, weight: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
@@ -176,19 +171,14 @@ class AsymmetricInt8Linear(Int8Matrix):
         floats = linear.weight.detach()
         # The int8 matrix is allocated before the temporary floats below. If it were allocated after
         # them, holes of free memory would remain between the int8 matrices.
-        super().__init__(torch.empty_like(floats, dtype=torch.int8))
-        self.scales: Tensor  # (out): a float weight is an integer * scale
-        self.bias: Tensor  # (out)
+        integers = torch.empty_like(floats, dtype=torch.int8)
         low, high = torch.aminmax(floats, dim=1)
-        self.register_buffer("scales", torch.maximum(-low, high).clamp_min_(1e-12) / LIMIT)
+        super().__init__(integers, torch.maximum(-low, high).clamp_min_(1e-12) / LIMIT)
+        self.bias: Tensor  # (out)
         self.stored.copy_((floats / self.scales[:, None]).round_())
         bias = torch.zeros(len(floats)) if linear.bias is None else linear.bias.detach()
         self.register_buffer("bias", bias)
         self.is_fine = is_fine
-
-    @property
-    def weight(self) -> Tensor:
-        return self.integers.float() * self.scales[:, None]
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])  # (B, in)

@@ -178,11 +178,8 @@ class Tokenizer:
     def decode(self, ids: list[int]) -> str:
         first = self.first_texts[ids[0]] if ids else ""
         # SentencePiece removes the space in front of the first word. It takes four times as long.
-        if not first:
-            return self._text_of(ids)
-        return first + "".join(map(self.next_texts.__getitem__, ids[1:]))
-
-    def _text_of(self, ids: list[int]) -> str:
+        if first:
+            return first + "".join(map(self.next_texts.__getitem__, ids[1:]))
         text: str = self.processor.decode([i for i in ids if i not in self.hidden_ids])
         return text
 
@@ -309,10 +306,8 @@ class MappedTokenizer(Tokenizer):
         return self.ids[piece]
 
     def before(self, token: str) -> Self:
-        if token in self.ids:
-            return super().before(token)
-        other = copy(self)
-        other.prefix = self._ids(token)
+        other = super().before("")
+        other.prefix = [self.ids[token]] if token in self.ids else self._ids(token)
         return other
 
     def decode(self, ids: list[int]) -> str:

@@ -119,7 +119,7 @@ class PackedModel(NativeModel):
     def _table(self, embedding: Embedding) -> MatrixSpec:
         table = embedding.quantized
         assert table is not None
-        return self.matrix(table.stored, (table.out, table.width), embedding.scales, None)
+        return self.matrix(table.stored, (table.out, table.width), table.scales, None)
 
 
 def native_sizes(config: ModelConfig, positions: int) -> Sizes:

@@ -6,18 +6,17 @@ T is the number of attending tokens, S of attended tokens, and N of tokens of on
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from model.architectures.embedding import TokenParts
 from model.inspection.query import AttentionKind, AttentionMaps
 from model.inspection.results import AttentionTrace, TokenProbabilities
 from model.layers.attention import MultiHeadAttention
 from model.layers.block import Residual
-from model.quantization.int8 import Int8Linear
 
 Result = AttentionMaps | AttentionTrace | TokenProbabilities | float
 
@@ -95,12 +94,7 @@ class Capture(ABC):
         """Returns the result, on the host."""
 
 
-def float_weight(linear: nn.Module) -> Tensor:
-    weight = linear.float_weight if isinstance(linear, Int8Linear) else linear.weight
-    return cast("Tensor", weight)
-
-
 def head_matrices(module: MultiHeadAttention) -> Tensor:
     """Returns the matrix W_O of the output projection in parts (H, K, D), one for each head."""
-    weight = float_weight(module.out)  # (D, H * K)
+    weight = module.out.weight  # (D, H * K)
     return weight.view(len(weight), module.num_heads, -1).permute(1, 2, 0)

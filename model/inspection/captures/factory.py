@@ -19,7 +19,6 @@ from model.inspection.captures.capture import (
     DecoderOutput,
     ProjectedHeads,
     Slices,
-    float_weight,
 )
 from model.inspection.captures.maps import MapsCapture
 from model.inspection.query import (
@@ -90,7 +89,7 @@ class TraceCapture(Capture):
         end = token + 1 if projected.kind is AttentionKind.DECODER else projected.key.shape[1]
         attended = [projected.key[:, :end], projected.value[:, :end]]
         out = projected.module.out
-        weight = float_weight(out)
+        weight = out.weight
         bias = weight.new_zeros(len(weight)) if out.bias is None else out.bias
         self.tensors = [projected.query[:, token], *attended, weight, bias]
         if projected.bias is not None and projected.bias.dim() == 3:
