@@ -72,19 +72,16 @@ class Embedding(nn.Module):
         else:
             vectors = table.rows(rows).float() * table.scales[rows, None]
         vectors = scaled(vectors, tokens, self.scale)
-        position = self._position(positions, max_position)
+        position = None
+        if self.positions is not None:
+            places = positions + self.config.position_offset
+            # Only padding is beyond the end of the table.
+            position = F.embedding(places.clamp_max(len(self.positions) - 1), self.positions)
+        elif self.config.has_sinusoids:
+            self.ensure_length(max_position)
+            position = F.embedding(positions, self.table)
         embedded = vectors if position is None else vectors + position
         return TokenParts(vectors, position, self.norm(embedded))
-
-    def _position(self, positions: Tensor, max_position: int) -> Tensor | None:
-        if self.positions is not None:
-            rows = positions + self.config.position_offset
-            # Only padding is beyond the end of the table.
-            return F.embedding(rows.clamp_max(len(self.positions) - 1), self.positions)
-        if not self.config.has_sinusoids:
-            return None
-        self.ensure_length(max_position)
-        return F.embedding(positions, self.table)
 
     def ensure_length(self, position: int) -> None:
         """Extends the position table to include this position.

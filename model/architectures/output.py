@@ -78,8 +78,7 @@ class Shortlist:
             )
         offsets = np.frombuffer(data, "<u8", num_offsets, offset=8 * HEADER_WORDS)
         lists = np.frombuffer(data, "<u4", num_candidates, offset=8 * (HEADER_WORDS + num_offsets))
-        rises = int(offsets.max()) == num_candidates and np.all(offsets[1:] >= offsets[:-1])
-        if not rises:
+        if int(offsets.max()) != num_candidates or np.any(offsets[1:] < offsets[:-1]):
             raise CheckpointFormatError(
                 f"{path.name} has offsets that decrease, or do not end at its number of candidates"
             )

@@ -429,7 +429,6 @@ class PaddedBatch(LayerBatch):
         self.heads: Heads
 
     def project(self, sublayer: int, first: int, count: int) -> None:
-        assert count == self.num_tokens
         self.heads = self.layers[sublayer].project(self.x, self.positions)
 
     def attend(self, sublayer: int, first: int, count: int) -> None:

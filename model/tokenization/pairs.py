@@ -165,11 +165,9 @@ class PromptedPairTokenizer:
     def tokenize(
         self, inputs: Sequence[Inputs], limit: int = sys.maxsize, end: End = "right"
     ) -> list[TokenizedPair]:
-        """Tokenises each text, or each pair, with the arguments of `PairTokenizer.tokenize`."""
         return [self._tokenize(each, limit, end) for each in inputs]
 
     def show(self, query: str, text: str) -> TextTokens:
-        """Tokenises a pair for display; see `PairTokenizer.show`."""
         head, start = f"{self.opening}{query}{self.between}", len(self.opening)
         found = self.tokenizer.tokenize(head + text, ([], self.closing))
         read, spans = found.tokenized, ((start, start + len(query)), (len(head), len(head + text)))

@@ -12,7 +12,7 @@ import torch
 
 from model.architectures.stack import EncoderDecoder
 from model.backends.native.library import LIBRARIES
-from model.backends.native.runner import NativeTextEncoder, PackedModel, max_positions
+from model.backends.native.runner import NativeTextEncoder, PackedModel
 from model.quantization.int8 import quantize
 from service.workers.background_load import USUAL_SWITCH_SECONDS, BackgroundLoads, Outcome
 from service.workers.device_memory import give_back_memory, held_bytes
@@ -162,7 +162,9 @@ def test_held_bytes_count_weights_of_native_code_once() -> None:
     model = quantized(tiny_model(tiny_config(d_model=64, num_heads=4, ffn_dim=128), seed=3))
     before = held_bytes(model)
     packed = PackedModel(model, LIMITS, LIBRARIES[0])
-    own = max_positions(model.config, LIMITS) * model.config.d_model * 4
+    longest = LIMITS.max_source_tokens
+    positions = 1 + max(longest, model.config.max_target_tokens(longest))
+    own = positions * model.config.d_model * 4
     bias = model.decoder.output_bias.nbytes  # with the ids that are never chosen
     assert held_bytes(model, packed) == before + own + bias + packed.native_bytes
     # Sums and biases of each matrix and of the vocabulary are its own: 4 bytes each.

@@ -29,7 +29,7 @@ PART, PART_WARPS = 16384, 4  # number of logits that a program reads
 
 
 class TritonKernels(RowKernels):
-    """Implements the kernels by Triton's programs.
+    """Each kernel computes one row; `attend_kernel` computes one head of a row.
 
     In the tensors of `attend`, the K elements of a head must be adjacent in memory. Keys and values
     must have equal strides, and so must the new ones.
@@ -202,7 +202,6 @@ def embed_kernel(
     width: tl.constexpr,
     padded_width: tl.constexpr,
 ):
-    """Adds the vector of a token to the vector of its position, for one row."""
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, padded_width)
     has_dim = dims < width
@@ -218,7 +217,6 @@ def embed_kernel(
 def add_norm_kernel(
     x, y, weight, bias, total, normed, epsilon, width: tl.constexpr, padded_width: tl.constexpr
 ):
-    """Computes the sum of two vectors, and its layer norm, for one row."""
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, padded_width)
     has_dim = dims < width
@@ -236,7 +234,6 @@ def add_norm_kernel(
 
 @triton.jit
 def recur_kernel(forget, update, cell, out, width: tl.constexpr, padded_width: tl.constexpr):
-    """Computes the new cell of an SSRU and its output for one row."""
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, padded_width)
     has_dim = dims < width

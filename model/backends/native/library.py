@@ -247,15 +247,13 @@ def has_block(spec: BlockSpec, is_text: bool) -> bool:
         # These options are left out of the comparison below.
         mixer = replace(mixer, kv_heads=mixer.heads, scale=None, qk_norm=None, has_bias=True)
         mixer = replace(mixer, rope=None, buckets=0, has_alibi=False, window=None)
-        spec = replace(spec, mixer=mixer, norm=NormSpec(spec.norm.eps), norms_first=True)
-        spec = replace(spec, has_gate=False, ffn_biases=(True, True))
     else:
-        is_right = widths[0] == spec.d_model and spec.norm_position is not NormPosition.BOTH
+        usual = replace(spec, has_gate=False, ffn_biases=(True, True), norms_first=True)
+        is_usual = spec == replace(usual, norm=NormSpec(spec.norm.eps))
+        is_right = is_usual and spec.norm_position is not NormPosition.BOTH
+        is_right = is_right and widths[0] == spec.d_model
     plain = AttentionSpec(mixer.heads, mixer.heads, mixer.head_dim, is_causal=mixer.is_causal)
-    parts = spec.d_model, spec.ffn_dim, spec.mixer, spec.cross, spec.activation
-    place, norm = spec.norm_position, NormSpec(spec.norm.eps)
-    block = BlockSpec(*parts, norm=norm, norm_position=place, norms_keys=spec.norms_keys)
-    is_plain = mixer == plain and spec == block and spec.activation in ACTIVATIONS
+    is_plain = mixer == plain and spec.activation in ACTIVATIONS
     return is_plain and is_right and is_wide and mixer.head_dim % LANES == 0
 
 
