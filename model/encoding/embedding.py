@@ -199,10 +199,9 @@ class EmbeddingModel(nn.Module):
         """Returns a batch of texts, given the ids of each text."""
         if self.native is not None:
             return TextBatch(self.native, sequences)
-        multi = self.config.multi
-        if multi is None or multi.attends_filler:
-            return begin_batch(self.encoder, sequences)
-        visible = [count_visible(ids, multi.filler) for ids in sequences]
+        multi, visible = self.config.multi, list[int]()
+        if multi is not None and not multi.attends_filler:
+            visible = [count_visible(ids, multi.filler) for ids in sequences]
         return begin_batch(self.encoder, sequences, visible)
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:

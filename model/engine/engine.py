@@ -308,19 +308,16 @@ class Engine:
         target = sorted(row for row in holes if row < kept)
         self._renumber_launched(holes, source, target)
         if source:
-            self._move(source, target)
+            for old, new in zip(source, target, strict=True):
+                owner = self.owners[old]
+                owner.rows[owner.rows.index(old)] = new
+                self.owners[new] = owner
+            self.greedy.move(source, target)
+            self.runner.copy(source, target, is_same_source=False)
         self.runner.leave(kept, end)
         del self.owners[kept:]
         if not self.owners:
             self.launched.clear()  # no sequence needs the tokens of these steps
-
-    def _move(self, source: list[int], target: list[int]) -> None:
-        for old, new in zip(source, target, strict=True):
-            owner = self.owners[old]
-            owner.rows[owner.rows.index(old)] = new
-            self.owners[new] = owner
-        self.greedy.move(source, target)
-        self.runner.copy(source, target, is_same_source=False)
 
     def _renumber_launched(self, holes: set[int], source: list[int], target: list[int]) -> None:
         if not self.launched:
