@@ -1,1 +1,1 @@
-"""Whole networks made of layers: encoder, decoder, text encoder, output layer."""
+"""Networks made of layers: encoder, decoder, text encoder, output layer with shortlists."""

@@ -5,7 +5,8 @@ number of a layer, both have `{i}`, which counts from 0; in names of tensors, `{
 `ffn_{W|b}1` is `ffn_W1` for the weight of a module, and `ffn_b1` for its bias.
 `tensor[1/3]` is the second of three equal parts of a tensor, and `tensor+1` is the tensor plus 1.
 
-Translation models are filled in float32 or int8. There are samples to compare both.
+Translation models are filled in float32 or int8. The sample sentences show how much int8 changes
+the results of a model.
 """
 
 import mmap

@@ -1,1 +1,1 @@
-"""The sublayers of a Transformer: attention, feed-forward, SSRU, positions, residual, caches."""
+"""The sublayers of a Transformer: attention, feed-forward, SSRU, positions, residual."""

@@ -53,7 +53,7 @@ class ProcessMetrics:
         families = _families()
         for name, collector in [*self.collectors.items()]:
             found = figures(collector)
-            if all(each.name in found for each in families):  # else the process is ending
+            if all(each.name in found for each in families):  # the process has not ended
                 for each in families:
                     each.add_metric([name], found[each.name])
         yield from families

@@ -86,8 +86,8 @@ class CrossEncoderConfig:
     model: EmbeddingConfig
     vocab_size: int
     # Number of token types that the model distinguishes, 1 or 2. Type 0 is the query, and type 1 is
-    # the text. With 2 types, the token table has a second row for each token, to whose id the
-    # caller adds `vocab_size` in a text (`model.checkpoints.embedding`).
+    # the text. With 2 types, the token table has a second row for each token. The ids of tokens
+    # in a text are therefore their ids in the query plus `vocab_size`.
     num_segments: int
     label: str  # name of the only label
     is_raw: bool = False  # whether sentence-transformers returns the logit, and not its sigmoid

@@ -233,7 +233,7 @@ def translates(folder: Path, ids: Path) -> Translates:
         options = files.read_options(path)
         codes = [str(options.get(f"{end}_code")) for end in ("from", "to")]
         pair = pair_of(*(ARGOS_CODES.get(code, code) for code in codes))
-        token = options.get("target_prefix") or ""  # which targets begin with
+        token = options.get("target_prefix") or ""  # first token of targets
         if pair is None or (token and token not in vocabulary):
             names = {name: options.get(name) for name in ("from_code", "to_code", "target_prefix")}
             raise UnsupportedModelError(str(path), [f"{names} are no languages of the model"])

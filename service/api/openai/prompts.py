@@ -181,7 +181,7 @@ def _leading_name(
 
 def _trailing_name(phrase: str, offered: Collection[str]) -> str | None:
     """Returns the code of the language whose name a phrase ends with; a code must follow `from`."""
-    before, has_from, after = phrase.translate(QUOTES).rpartition("from ")
+    _, has_from, after = phrase.translate(QUOTES).rpartition("from ")
     words = after.split()
     for begin in range(max(0, len(words) - MAX_NAME_WORDS), len(words)):
         name = " ".join(words[begin:])
