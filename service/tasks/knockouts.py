@@ -9,7 +9,6 @@ and with the items of other requests.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +27,9 @@ from model.inspection.query import (
     resolve_token,
 )
 from model.inspection.results import TokenProbabilities
-from model.tokenization.tokenizer import TokenizedText
-from service.items import AttentionItem
-from service.tasks.alignment.aligner import submit_all
 from service.tasks.alignment.alignment import word_spans
 from service.tasks.attention.inspector import Inspector
-from service.tasks.attention.models import InspectedModel, LoadedDirection
+from service.tasks.attention.models import LoadedDirection
 from service.tasks.attention.query import refusing
 from service.tasks.attention.replies import KnockoutEffectBody, KnockoutResponse, NewTranslation
 from service.tasks.attention.requests import HeadsQuestion, KnockoutBody, KnockoutQuestion
@@ -107,46 +103,42 @@ async def compare(
     num_chars = len(request.text) + len(request.target_text or request.text_pair or request.text)
     tokens = (num_chars // CHARS_PER_TOKEN + 1) * (1 + len(request.knockouts))
     await context.admit(inspector.backend, tokens, at_once=num_chars > INLINE_CHARS)
-    text = await inspector.read_one(model, request, context)
+    (text,) = await inspector.read(model, request, context)
     source, target = text.source, text.target
+    reply = KnockoutResponse(
+        model=model.name,
+        source=token_labels(source),
+        source_words=word_spans(source),
+        knockouts=[],
+    )
     knockouts = [knockout_of(model.config, each, text) for each in request.knockouts]
     different = list(dict.fromkeys([Knockout(), *knockouts]))
     if target is None or not isinstance(model, LoadedDirection):
         jobs = [model.job(text, (ScoreQuery(),), each) for each in different]
-        logits = np.array(await _capture(inspector, context, model, jobs), np.float32)
+        logits = np.array(await inspector.capture(model, jobs, context), np.float32)[:, 0]
         scores = dict(zip(different, scores_of(logits, request.raw_scores), strict=True))
-        base_score = scores[Knockout()]
-        return KnockoutResponse(
-            model=model.name,
-            source=token_labels(source),
-            source_words=word_spans(source),
-            score=base_score,
-            knockouts=[
-                KnockoutEffectBody(score=scores[each], total_change=scores[each] - base_score)
-                for each in knockouts
-            ],
-        )
-    count, limit = len(different) * len(target.ids), inspector.settings.max_attention_values
-    check_num_probabilities(count, limit, "send fewer knockouts")
-    score = partial(_score, inspector, context, model, source)
-    found = await score([(each, target.ids) for each in different])
-    base = found[0].log_probs
-    effects = {
-        each: effect_of(scores.log_probs, base)
-        for each, scores in zip(different, found, strict=True)
-    }
-    if request.translate:
-        translations = await _translate(model, len(source.ids), target.ids, knockouts, score)
-        for each, translation in translations.items():
-            effects[each].translation = translation
-    return KnockoutResponse(
-        model=model.name,
-        source=token_labels(source),
-        source_words=word_spans(source),
-        target=with_inputs(token_labels(target), model.start),
-        log_probs=base,
-        knockouts=[effects[each] for each in knockouts],
-    )
+        reply.score = base_score = scores[Knockout()]
+        effects = {
+            each: KnockoutEffectBody(score=score, total_change=score - base_score)
+            for each, score in scores.items()
+        }
+    else:
+        count, limit = len(different) * len(target.ids), inspector.settings.max_attention_values
+        check_num_probabilities(count, limit, "send fewer knockouts")
+        score = partial(_score, inspector, context, model, source.ids)
+        found = await score([(each, target.ids) for each in different])
+        reply.target = with_inputs(token_labels(target), model.start)
+        reply.log_probs = base = found[0].log_probs
+        effects = {
+            each: effect_of(scores.log_probs, base)
+            for each, scores in zip(different, found, strict=True)
+        }
+        if request.translate:
+            translations = await _translate(model, len(source.ids), target.ids, knockouts, score)
+            for each, translation in translations.items():
+                effects[each].translation = translation
+    reply.knockouts = [effects[each] for each in knockouts]
+    return reply
 
 
 def effect_of(log_probs: NDArray[np.float32], base: NDArray[np.float32]) -> KnockoutEffectBody:
@@ -164,24 +156,12 @@ async def _score(
     inspector: Inspector,
     context: RequestContext,
     model: LoadedDirection,
-    source: TokenizedText,
+    source: list[int],
     jobs: Jobs,
 ) -> list[TokenProbabilities]:
     query = ProbabilityQuery(1, first_id=model.direction.vocabularies.first_id)
-    wanted = [AttentionJob(source.ids, target, (query,), knockout) for knockout, target in jobs]
-    return await _capture(inspector, context, model, wanted)
-
-
-async def _capture(
-    inspector: Inspector,
-    context: RequestContext,
-    model: InspectedModel,
-    jobs: Iterable[AttentionJob],
-) -> list[Any]:
-    """Returns the result of the only query of each job."""
-    items = [AttentionItem(model.name, job) for job in jobs]
-    results = await submit_all(items, inspector.backend, inspector.settings, context)
-    return [result.value[0] for result in results]
+    wanted = [AttentionJob(source, target, (query,), knockout) for knockout, target in jobs]
+    return [found for (found,) in await inspector.capture(model, wanted, context)]
 
 
 async def _translate(

@@ -257,8 +257,7 @@ async def attention(context: HttpContext, given: AttentionArguments) -> WordAtte
     question = validated(fields, OneTextQuestion)
     inspector = context.services.inspector
     model = await inspector.choose_direction(question, given.text, context)
-    is_split = given.translation is None
-    read = await inspector.read(model, question, is_split, context)
+    read = await inspector.read(model, question, context, is_split=given.translation is None)
     pairs = [TranslatedPair(model.name, e.source, e.target, None) for e in read if e.target]
     await PairAligner(context.services.backend, context.services.settings).attend(pairs, context)
     return WordAttention(

@@ -5,15 +5,16 @@ sentence and its translation together, in one pass. A translation that the clien
 the same way. The encoder of an embedding model reads each text alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from model.inspection.query import Query
+from model.inspection.query import AttentionJob
 from model.sequence import DecodingOptions
 from model.tokenization.tokenizer import TokenizedText
-from service.items import AttentionItem, Result, TranslationItem
+from service.items import AttentionItem, TranslationItem
 from service.models.catalog import Catalog
-from service.models.served import NotLoadedError, ServedReranker
+from service.models.served import NotLoadedError, ServedEmbedder, ServedReranker
 from service.settings import Settings
 from service.tasks.alignment.aligner import resident, submit_all
 from service.tasks.attention.models import (
@@ -22,8 +23,7 @@ from service.tasks.attention.models import (
     check_task,
     encoder_of,
     find_direction,
-    find_embedder,
-    find_pair_encoder,
+    find_encoder,
 )
 from service.tasks.attention.query import check_size, start_token, trace_query
 from service.tasks.attention.replies import AttentionResponse, AttentionUsage, StepsResponse
@@ -69,10 +69,11 @@ class Inspector:
         target_texts = request.target_texts or [None] * len(sources)
         texts = await self._complete(model, sources, target_texts, context)
         self._check_size(queries, [text.lengths for text in texts], request)
-        results = await self._capture(model, texts, queries.all, context)
-        size = sum(values.size for each in results for values in each.value[0].values())
+        jobs = [model.job(text, queries.all) for text in texts]
+        answers = await self.capture(model, jobs, context)
+        size = sum(values.size for maps, *_ in answers for values in maps.values())
         with context.stage("detokenize"):
-            arguments = texts, results, model.start, request
+            arguments = texts, answers, model.start, request
             items = await run_sized(size, context.deadline, queries.assemble, *arguments)
         usage = AttentionUsage(
             source_tokens=sum(text.lengths[0] for text in texts),
@@ -85,24 +86,17 @@ class Inspector:
         model = await self.choose_model(request, request.text, context)
         # A wrong layer or head is refused before any text is tokenised.
         trace_query(model.config, request, 0, (1, int(request.has_target)))
-        text = await self.read_one(model, request, context)
+        (text,) = await self.read(model, request, context)
         query = trace_query(model.config, request, request.query, text.lengths)
-        (result,) = await self._capture(model, [text], (query,), context)
-        (trace,) = result.value
+        ((trace,),) = await self.capture(model, [model.job(text, (query,))], context)
         return steps_of(model.name, text, model.start, query, trace, request.include)
-
-    async def read_one(
-        self, model: InspectedModel, request: OneTextQuestion, context: RequestContext
-    ) -> InspectedText:
-        (found,) = await self.read(model, request, False, context)
-        return found
 
     async def read(
         self,
         model: InspectedModel,
         request: OneTextQuestion,
-        is_split: bool,
         context: RequestContext,
+        is_split: bool = False,
     ) -> list[InspectedText]:
         """Admits a request, and returns the tokens of its text and of its translation.
 
@@ -119,19 +113,13 @@ class Inspector:
         check_task(self.catalog, question)
         if question.has_target:
             return await self.choose_direction(question, text, context)
-        is_pair, embedders = question.has_pair, self.catalog.embedders
-        among = self.catalog.of_type(ServedReranker) if is_pair else embedders
-        wanted = question.model or next(iter(among), None)
+        kind = ServedReranker if question.task == "rerank" else ServedEmbedder
+        wanted = question.model or next(iter(self.catalog.of_type(kind)), None)
         await context.wait_for_model(wanted, self.catalog, self.backend)
-        if is_pair:
-            model = find_pair_encoder(self.catalog, question.model)
-            context.model = model.name
-            return model
-        served = find_embedder(self.catalog, question.model)
+        served = find_encoder(self.catalog, question)
         context.model = served.name
         config = (await resident(self.backend, served.name)).config
-        limit = self.settings.max_source_tokens
-        return encoder_of(served, config, question.prompt_name, limit)
+        return encoder_of(served, config, question.prompt_name, self.settings.max_source_tokens)
 
     async def choose_direction(
         self, question: AttentionQuestion, text: str, context: RequestContext
@@ -212,12 +200,10 @@ class Inspector:
             way_out = "lower probabilities.top_k, name fewer tokens, send fewer texts"
             check_num_probabilities(count, limit, way_out)
 
-    async def _capture(
-        self,
-        model: InspectedModel,
-        texts: Sequence[InspectedText],
-        queries: tuple[Query, ...],
-        context: RequestContext,
-    ) -> list[Result]:
-        items = [AttentionItem(model.name, model.job(text, queries)) for text in texts]
-        return await submit_all(items, self.backend, self.settings, context)
+    async def capture(
+        self, model: InspectedModel, jobs: Iterable[AttentionJob], context: RequestContext
+    ) -> list[Any]:
+        """Returns the answers to the queries of each job."""
+        items = [AttentionItem(model.name, job) for job in jobs]
+        results = await submit_all(items, self.backend, self.settings, context)
+        return [each.value for each in results]

@@ -19,6 +19,7 @@ from service.errors import (
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
 from service.models.served import (
+    AnyServed,
     Direction,
     NotLoadedError,
     ServedEmbedder,
@@ -151,19 +152,23 @@ class Encoder(InspectedModel):
         return tokenized
 
 
-def find_embedder(catalog: Catalog, name: str | None) -> ServedModel | ServedEmbedder:
-    """Returns the model whose encoder embeds texts: the named or the first embedding model."""
-    served: dict[str, ServedModel | ServedEmbedder] = {**catalog.embedders, **catalog.models}
+def find_encoder(catalog: Catalog, question: AttentionQuestion) -> AnyServed:
+    """Returns the model that reads the texts or pairs of a request: the named or the first one."""
+    if question.task == "rerank":
+        missing = "no cross-encoder is served: name its folder in REGARD_MODELS"
+        rerankers = catalog.of_type(ServedReranker)
+        return catalog.choose(question.model, rerankers, "cross-encoder {}", missing)
+    served: dict[str, AnyServed] = {**catalog.embedders, **catalog.models}
     known = ", ".join(served)
     missing = f"no embedding model is served; name a model whose encoder embeds texts: {known}"
-    among = served if name is not None or catalog.embedders else {}
-    return catalog.choose(name, among, "model {} that embeds", missing)
+    among = served if question.model is not None or catalog.embedders else {}
+    return catalog.choose(question.model, among, "model {} that embeds", missing)
 
 
 def check_task(catalog: Catalog, question: AttentionQuestion) -> None:
     """Refuses a cross-encoder for a task that reads single texts."""
     name = None if question.model is None else catalog.named(question.model)
-    if not question.has_pair and name in catalog.of_type(ServedReranker):
+    if question.task != "rerank" and name in catalog.of_type(ServedReranker):
         raise NotFoundError(
             f"{name} reads pairs: send the document of each query as text_pair, with task rerank, "
             "or name a model that translates or embeds",
@@ -171,20 +176,8 @@ def check_task(catalog: Catalog, question: AttentionQuestion) -> None:
         )
 
 
-def find_pair_encoder(catalog: Catalog, name: str | None) -> Encoder:
-    missing = "no cross-encoder is served: name its folder in REGARD_MODELS"
-    served = catalog.choose(name, catalog.of_type(ServedReranker), "cross-encoder {}", missing)
-    return Encoder(
-        name=served.name,
-        config=served.config.model.encoder,
-        max_tokens=served.tokenizer.max_tokens,
-        read=served.tokenizer.show,
-        reranker=served,
-    )
-
-
 def encoder_of(
-    served: ServedModel | ServedEmbedder, config: ModelConfig | None, prompt: str | None, limit: int
+    served: AnyServed, config: ModelConfig | None, prompt: str | None, limit: int
 ) -> Encoder:
     """Returns the encoder of a model.
 
@@ -197,6 +190,15 @@ def encoder_of(
         assert config is not None  # every translation model has a config
         read = partial(read_uncut, _source_tokenizer(served, prompt), limit)
         return Encoder(name=served.name, config=config, max_tokens=limit, read=read)
+    if isinstance(served, ServedReranker):
+        return Encoder(
+            name=served.name,
+            config=served.config.model.encoder,
+            max_tokens=served.tokenizer.max_tokens,
+            read=served.tokenizer.show,
+            reranker=served,
+        )
+    assert isinstance(served, ServedEmbedder)
     own = served.config
     if not own.encoder.blocks:
         raise InvalidRequestError(

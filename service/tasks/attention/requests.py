@@ -41,39 +41,20 @@ MAX_NAMED_TOKENS = 100
 MAX_PARTS = 1000
 """Largest number of entries in each of the lists `heads` and `edges` of a knock-out."""
 
-OF_TASK: dict[str, tuple[str, dict[str, Any]]] = {
-    "translate": (
-        "translations",
-        {
-            "source": None,
-            "target": None,
-            "target_text": None,
-            "probabilities": None,
-            "detachment": False,
-            "split": False,
-            "translate": False,
-            "alignment_layer": None,
-            "alignment_head": None,
-            "alignment_shift": None,
-        },
-    ),
-    "embed": ("embedding", {"prompt_name": None}),
-    "rerank": ("reranking", {"text_pair": None, "raw_scores": False}),
+OF_TRANSLATION = (
+    "source target target_text probabilities detachment split translate "
+    "alignment_layer alignment_head alignment_shift"
+)
+OF_TASK = {
+    "translate": ("translations", OF_TRANSLATION.split()),
+    "embed": ("embedding", ["prompt_name"]),
+    "rerank": ("reranking", ["text_pair", "raw_scores"]),
 }
-"""Maps a task to its parameters that other tasks refuse, with the value that counts as absent."""
-
-PAIR_TASKS = ("rerank",)
-ENCODER_TASKS = ("embed", *PAIR_TASKS)
+"""Maps a task to its purpose and to its parameters, which other tasks refuse."""
 
 RawScores = Annotated[
     bool, Field(description="With `rerank`: return logits in place of scores from 0 to 1.")
 ]
-
-
-def _task_of(fields: dict[str, Any]) -> Any:
-    """Returns the task of a request that is not checked yet."""
-    default = "translate" if fields.get("text_pair") is None else "rerank"
-    return default if fields.get("task") is None else fields["task"]
 
 
 def _check_numbers(value: Any, info: ValidationInfo) -> Any:
@@ -132,34 +113,26 @@ class AttentionQuestion(Parameters):
 
     @property
     def has_target(self) -> bool:
-        return self.task not in ENCODER_TASKS
-
-    @property
-    def has_pair(self) -> bool:
-        return getattr(self, "text_pair", None) is not None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_task(cls, fields: Any) -> Any:
-        return {**fields, "task": _task_of(fields)} if isinstance(fields, dict) else fields
+        return self.task == "translate"
 
     @model_validator(mode="after")
-    def _check_model(self) -> Self:
-        for task, (purpose, parameters) in OF_TASK.items():
-            for name, nothing in parameters.items() if task != self.task else ():
-                if getattr(self, name, nothing) != nothing:
+    def _check_task(self) -> Self:
+        is_pair = getattr(self, "text_pair", None) is not None
+        if is_pair and "task" not in self.model_fields_set:
+            self.task = "rerank"
+        for task, (purpose, names) in OF_TASK.items():
+            for name in names if task != self.task else ():
+                if (value := getattr(self, name, None)) is not None and value is not False:
                     refuse(f"{name} is only for {purpose}; leave it out, or use task {task}")
         if not getattr(self, "text", None):
             refuse("missing text parameter")
-        codes = {"model": self.model}
-        if self.has_target:
-            codes = {"source": self.source, "target": self.target, **codes}
-        if self.task in PAIR_TASKS and not self.has_pair:
+        if self.task == "rerank" and not is_pair:
             refuse(
                 "missing text_pair parameter; a cross-encoder reads a query, which is text, "
                 "and a document, which is text_pair"
             )
-        for name, code in codes.items():
+        codes = {"source": self.source, "target": self.target} if self.has_target else {}
+        for name, code in {**codes, "model": self.model}.items():
             is_needed = self.model is None and name != "model"
             if is_needed if code is None else not code.strip():
                 refuse(f"missing {name} parameter")
@@ -300,26 +273,22 @@ class AttentionRequest(AttentionQuestion):
     def target_texts(self) -> list[str | None] | None:
         return [self.target_text] if isinstance(self.target_text, str) else self.target_text
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fill(cls, fields: Any) -> Any:
-        """Adds the defaults that depend on other fields.
+    @model_validator(mode="after")
+    def _fill(self) -> Self:
+        """Sets the defaults that depend on other fields.
 
-        Generated clients send the documented default of every field. The default of `reduce` is
-        `mean_heads`, but the format bertviz always shows every head. In a request for bertviz,
-        `mean_heads` therefore counts as absent.
+        Generated clients send the documented default of every field. The format bertviz shows every
+        head, so `mean_heads`, the default of `reduce`, counts as absent.
         """
-        if not isinstance(fields, dict):
-            return fields
-        given = {name: value for name, value in fields.items() if value is not None}
-        defaults: dict[str, Any] = {}
-        if given.get("format") == "bertviz":
-            defaults |= {"reduce": "none", "layers": "all"}
-            if given.get("reduce") == "mean_heads":
-                del given["reduce"]
-        if given.get("reduce") == "rollout" or _task_of(given) in ENCODER_TASKS:
-            defaults |= {"kinds": ["encoder"]}
-        return {**defaults, **given}
+        if self.format == "bertviz":
+            if "layers" not in self.model_fields_set:
+                self.layers = "all"
+            if self.reduce == "mean_heads":
+                self.reduce = "none"
+        if "kinds" not in self.model_fields_set:
+            if self.reduce == "rollout" or not self.has_target:
+                self.kinds = ["encoder"]
+        return self
 
     @model_validator(mode="after")
     def _check_texts(self) -> Self:
@@ -377,17 +346,11 @@ class StepsRequest(OneTextQuestion):
         "(the token's vectors from the input of the layer to its output).",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fill(cls, fields: Any) -> Any:
-        if isinstance(fields, dict) and _task_of(fields) in ENCODER_TASKS:
-            kind = fields.get("kind")
-            return {**fields, "kind": "encoder" if kind is None else kind}
-        return fields
-
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check_kind(self) -> Self:
         if not self.has_target:
+            if "kind" not in self.model_fields_set:
+                self.kind = "encoder"
             _check_encoder([self.kind], self.task)
         return self
 
@@ -455,7 +418,7 @@ class KnockoutBody(OneTextQuestion):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not self.has_target and not self.has_pair:
+        if self.task == "embed":
             refuse("a knockout is only for translations and pairs; use task translate or rerank")
         for part in [part for each in self.knockouts for part in [*each.heads, *each.edges]]:
             if not self.has_target and "kind" not in part.model_fields_set:

@@ -6,7 +6,7 @@ into words and keeps the largest values of each row. `service/api/attention` wri
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ from model.inspection.results import AttentionTrace, TokenProbabilities
 from model.tokenization.pairs import PairText
 from model.tokenization.tokenizer import Span, TokenizedText, Tokenizer
 from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
-from service.items import Result
 from service.tasks.alignment.alignment import align, input_spans, merge, text_span, word_spans
 from service.tasks.attention.query import Aligner
 from service.tasks.attention.replies import (
@@ -195,13 +194,12 @@ class Queries:
     def assemble(
         self,
         texts: Sequence[InspectedText],
-        results: Sequence[Result],
+        answers: Sequence[Any],
         start: str,
         request: AttentionRequest,
     ) -> list[AttentionItemBody]:
         items = []
-        for text, result in zip(texts, results, strict=True):
-            maps, *others = result.value
+        for text, (maps, *others) in zip(texts, answers, strict=True):
             item = attention_item(text, start, maps, self.attention, request)
             if self.score is not None:
                 logits = np.array([others.pop(0)], np.float32)
