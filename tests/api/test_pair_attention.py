@@ -120,7 +120,11 @@ REFUSED: list[tuple[dict[str, Any], Any, str]] = [
     ({"task": "embed"}, InvalidRequestError, "text_pair is only for reranking; leave it out, or"),
     ({"task": "translate", "model": "en-pt"}, InvalidRequestError, "text_pair is only for"),
     ({"text": " "}, InvalidRequestError, "text has nothing to read"),
-    ({"text_pair": "cat " * 60}, RequestTooLargeError, "text has 68 tokens, and ranker takes 40"),
+    (
+        {"text_pair": "cat " * 60},
+        RequestTooLargeError,
+        "text with its text_pair has 68 tokens, and",
+    ),
 ]
 
 

@@ -152,7 +152,7 @@ OF_TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
     ({"text_pair": "b"}, "text_pair is only for reranking; leave it out, or use task rerank"),
     ({"raw_scores": True}, "raw_scores is only for reranking"),
     ({"task": "rerank"}, "missing text_pair parameter; a cross-encoder reads a query, which is"),
-    ({"task": None, "text_pair": ["b"]}, "text_pair is a list of 1 and text is one text; send one"),
+    ({"task": None, "text_pair": ["b"]}, "text, and repeat a query for each of its documents"),
     ({"task": "rerank", "text_pair": "b", "prompt_name": "query"}, "prompt_name is only for embed"),
     ({"task": "rerank", "text_pair": "b", "target": "pt"}, "target is only for translations"),
     ({"task": "rerank", "text_pair": "b", "kinds": ["cross"]}, "task rerank has no cross"),

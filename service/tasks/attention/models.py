@@ -148,7 +148,8 @@ class Encoder(InspectedModel):
             if not text.strip():
                 raise nothing_to_read(name)
             found = self.read(self.prompt + text, *document)
-            tokenized.append(whole(found, name, limit, allowed))
+            place = f"{name} with its text_pair" if document else name
+            tokenized.append(whole(found, place, limit, allowed))
         return tokenized
 
 

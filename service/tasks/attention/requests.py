@@ -296,11 +296,15 @@ class AttentionRequest(AttentionQuestion):
             _check_encoder(self.kinds, self.task)
         if self.target_text is not None and self.split:
             refuse("target_text cannot be split; send sentences as lists, without split")
-        for name, given in (("target_text", self.target_text), ("text_pair", self.text_pair)):
+        for name, remedy in (
+            ("target_text", "or null in target_text for the model's own translation"),
+            ("text_pair", "and repeat a query for each of its documents"),
+        ):
+            given = getattr(self, name)
             if given is not None and _shape(given) != _shape(self.text):
                 refuse(
                     f"{name} is {_shape(given)} and text is {_shape(self.text)}; send one {name} "
-                    "for each text, or null in target_text for the model's own translation"
+                    f"for each text, {remedy}"
                 )
         return self
 
