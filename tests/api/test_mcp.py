@@ -149,7 +149,7 @@ def test_attention_names_the_source_words_of_each_word(real_server: Server) -> N
         ("embed", {"texts": []}, ["texts"]),
         ("embed", {"texts": ["a"], "model": "x"}, ["model x", "embedder"]),
         ("rerank", {"query": "a", "texts": []}, ["texts"]),
-        ("attention", {"text": "", "target": "pt"}, ["text has nothing to read"]),
+        ("attention", {"text": "", "target": "pt"}, ["missing text"]),
         ("attention", {"text": "Hi.", "target": ""}, ["missing target"]),
         ("attention", {"text": "Hi.", "target": "en", "source": "en"}, ["en to en"]),
     ],
