@@ -113,7 +113,7 @@ class Inspector:
         check_task(self.catalog, question)
         if question.has_target:
             return await self.choose_direction(question, text, context)
-        kind = ServedReranker if question.task == "rerank" else ServedEmbedder
+        kind = ServedReranker if question.has_pair else ServedEmbedder
         wanted = question.model or next(iter(self.catalog.of_type(kind)), None)
         await context.wait_for_model(wanted, self.catalog, self.backend)
         served = find_encoder(self.catalog, question)

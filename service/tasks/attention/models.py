@@ -155,7 +155,7 @@ class Encoder(InspectedModel):
 
 def find_encoder(catalog: Catalog, question: AttentionQuestion) -> AnyServed:
     """Returns the model that reads the texts or pairs of a request: the named or the first one."""
-    if question.task == "rerank":
+    if question.has_pair:
         missing = "no cross-encoder is served: name its folder in REGARD_MODELS"
         rerankers = catalog.of_type(ServedReranker)
         return catalog.choose(question.model, rerankers, "cross-encoder {}", missing)
@@ -169,7 +169,7 @@ def find_encoder(catalog: Catalog, question: AttentionQuestion) -> AnyServed:
 def check_task(catalog: Catalog, question: AttentionQuestion) -> None:
     """Refuses a cross-encoder for a task that reads single texts."""
     name = None if question.model is None else catalog.named(question.model)
-    if question.task != "rerank" and name in catalog.of_type(ServedReranker):
+    if not question.has_pair and name in catalog.of_type(ServedReranker):
         raise NotFoundError(
             f"{name} reads pairs: send the document of each query as text_pair, with task rerank, "
             "or name a model that translates or embeds",

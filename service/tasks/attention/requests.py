@@ -52,6 +52,9 @@ OF_TASK = {
 }
 """Maps a task to its purpose and to its parameters, which other tasks refuse."""
 
+PAIR_TASKS = ("rerank",)
+ENCODER_TASKS = ("embed", *PAIR_TASKS)
+
 RawScores = Annotated[
     bool, Field(description="With `rerank`: return logits in place of scores from 0 to 1.")
 ]
@@ -113,7 +116,11 @@ class AttentionQuestion(Parameters):
 
     @property
     def has_target(self) -> bool:
-        return self.task == "translate"
+        return self.task not in ENCODER_TASKS
+
+    @property
+    def has_pair(self) -> bool:
+        return self.task in PAIR_TASKS
 
     @model_validator(mode="after")
     def _check_task(self) -> Self:
@@ -126,7 +133,7 @@ class AttentionQuestion(Parameters):
                     refuse(f"{name} is only for {purpose}; leave it out, or use task {task}")
         if not getattr(self, "text", None):
             refuse("missing text parameter")
-        if self.task == "rerank" and not is_pair:
+        if self.has_pair and not is_pair:
             refuse(
                 "missing text_pair parameter; a cross-encoder reads a query, which is text, "
                 "and a document, which is text_pair"
@@ -422,7 +429,7 @@ class KnockoutBody(OneTextQuestion):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.task == "embed":
+        if not self.has_target and not self.has_pair:
             refuse("a knockout is only for translations and pairs; use task translate or rerank")
         for part in [part for each in self.knockouts for part in [*each.heads, *each.edges]]:
             if not self.has_target and "kind" not in part.model_fields_set:
