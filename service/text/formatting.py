@@ -29,8 +29,8 @@ MIN_TITLE_CHARS = 4
 
 MAX_TITLE_CHARS = 100
 
-# Languages that write every noun with a capital letter.
-NOUN_CAPITALS = ("de", "lb")
+# Languages that write every noun with a capital letter, and have no Title Case.
+NOUN_CAPITALS = frozenset({"de", "lb"})
 
 # Languages in which the capital letter of i is İ.
 DOTTED = ("az", "tr")
@@ -197,7 +197,8 @@ def with_case(
     target_code = languages[1].partition("-")[0]
     if source.isupper() and is_all_caps(source):
         return _upper(translation, target_code)
-    if is_title_case(source) and languages[0].partition("-")[0] not in NOUN_CAPITALS:
+    source_code = languages[0].partition("-")[0]
+    if is_title_case(source) and not NOUN_CAPITALS.intersection((source_code, target_code)):
         translation = _WORD_WITH_TAGS.sub(
             lambda word: _capitalized(word[0], target_code, MIN_TITLE_CHARS), translation
         )

@@ -175,6 +175,7 @@ def test_translation_gets_the_case_of_its_source(
     ("languages", "source", "translation", "expected"),
     [
         (("en", "de"), "file", "Datei", "Datei"),
+        (("en", "de"), "My First File", "Meine erste Datei", "Meine erste Datei"),
         (("de", "en"), "Neue Datei", "New file", "New file"),
         (("pt", "en"), "segunda-feira", "Monday", "Monday"),
         (("pt", "en"), "português", "Portuguese", "Portuguese"),
