@@ -356,6 +356,13 @@ def test_context_has_no_tags(server: Server, chat: ChatServer) -> None:
     assert contexts(chat)["A bird."] == ["A cat & a dog.", "A {color} horse."]
 
 
+def test_tags_inside_a_word_may_end_in_its_sentence(server: Server, chat: ChatServer) -> None:
+    text = "<b>A cat</b><b>fish. A dog.</b>"
+    body = {"text": [text], "source_lang": "EN", "target_lang": "DE", "tag_handling": "xml"}
+    reply = server.post("/v2/translate", json={**body, "non_splitting_tags": ["b"]})
+    assert reply.status_code == 200, reply.text
+
+
 def test_context_of_deepl_comes_first(server: Server, chat: ChatServer) -> None:
     body = {"text": ["A cat.", "A dog."], "source_lang": "EN", "target_lang": "DE"}
     reply = server.post("/v2/translate", json={**body, "context": "About animals. " * 200})

@@ -42,26 +42,27 @@ async def give_context(
     texts: Sequence[TranslatedText],
     given: Sequence[str],
     neighbors: Neighbors,
-    words: Callable[[str], str],
+    words: Callable[[str, bool], str],
     num_before: int,
     deadline: float,
 ) -> None:
     """Gives the sentences for remote models at most `num_before` texts and sentences as context.
 
-    `words` returns the words of a given text, without its markup.
+    `words` returns the words of a given text or of a part of it, without its markup.
     """
     remote = [text for text in texts if text.route and not text.route[0].has_attention]
     around = [neighbors.around(given[text.number], num_before) for text in remote]
 
-    def line(text: str) -> str:
-        return " ".join(words(text).split())
+    def line(text: str, is_part: bool = False) -> str:
+        return " ".join(words(text, is_part).split())
 
     def give() -> None:
         first = [neighbors.context] if neighbors.context else []
         for text, (before, after) in zip(remote, around, strict=True):
             lines = [*map(line, before)]
             for sentence in text.sentences:
-                lines.append(line(sentence.text.protected.restore(sentence.given)))
+                restored = sentence.text.protected.restore(sentence.given)
+                lines.append(line(restored, is_part=True))
             lines += map(line, after)
             for place, sentence in enumerate(text.sentences, len(before)):
                 earlier = filter(has_letters, lines[max(0, place - num_before) : place])

@@ -111,13 +111,16 @@ class TranslationRequest:
     def has_markup(self) -> bool:
         return self.is_html or self.xml is not None
 
-    def words(self, text: str) -> str:
-        """Returns the words of a text, without markup and without the syntax of messages."""
+    def words(self, text: str, is_part: bool = False) -> str:
+        """Returns the words of a text, without markup and without the syntax of messages.
+
+        The tags of a part, such as a sentence, may lack their partners.
+        """
         if "{" in text:
             text = without_syntax(text, self.has_markup)
-        if self.xml is not None:
+        if self.xml is not None and not is_part:
             return xml_text.plain_text(text, self.xml)
-        return html_text.plain_text(text) if self.is_html else text
+        return html_text.plain_text(text) if self.has_markup else text
 
 
 class Translator:
