@@ -7,6 +7,8 @@ from typing import Any
 
 from model.errors import UnsupportedModelError
 
+MAX_LENGTH_FACTOR = 3.0  # Marian's default
+
 
 class DecoderKind(StrEnum):
     """The first sublayer of a decoder layer; SSRU is the unit of Kim et al. 2019."""
@@ -178,7 +180,7 @@ class ModelConfig:
     scales_output: bool = False  # whether the last hidden states are divided by sqrt(D) (T5)
     has_output_bias: bool = True
     layer_norm_eps: float = 1e-6  # added to the variance in layer norm
-    max_length_factor: float = 3.0  # maximum ratio of target tokens to source tokens
+    max_length_factor: float = MAX_LENGTH_FACTOR  # maximum ratio of target to source tokens
     min_target_tokens: int = 1  # number that a target may have, however short the source is
     # The decoder layer whose cross-attention was trained to align tokens.
     alignment_layer: int | None = None  # counted from 0; None if the checkpoint names none

@@ -8,12 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from model.checkpoints.families import ctranslate2_folder
-from model.checkpoints.families.hf_config import (
-    CONFIG,
-    MAX_LENGTH_FACTOR,
-    MODEL_TYPES,
-    read_model_options,
-)
+from model.checkpoints.families.hf_config import CONFIG, MODEL_TYPES, read_model_options
 from model.checkpoints.families.translation_folder import (
     SOURCE_PIECES,
     find_multilingual_parts,
@@ -38,7 +33,7 @@ from model.checkpoints.formats.files import (
     weight_files,
 )
 from model.checkpoints.languages import LanguageTokens, pair_in
-from model.config import ModelConfig
+from model.config import MAX_LENGTH_FACTOR, ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
 from model.regular_files import check_file
 from model.tokenization.tokenizer import Tokenizer
@@ -74,8 +69,8 @@ class ModelFiles:
     weights: Path  # the tensors, or the index if they are in shards
     source_vocab: Path  # a SentencePiece file; it may also be `target_vocab`
     target_vocab: Path
-    shortlist: Path | None
-    max_length_factor: float  # maximum ratio of target tokens to source tokens
+    shortlist: Path | None = None
+    max_length_factor: float = MAX_LENGTH_FACTOR  # maximum ratio of target to source tokens
     # The file with the ids of the source's pieces; None if `source_vocab` has them. The file of a
     # multilingual model may be missing.
     source_ids: Path | None = None
@@ -189,8 +184,6 @@ def read_folder(folder: Path) -> ModelFiles:
     return ModelFiles(
         *(pair or ("", "")),
         *(parts[0], parts[1], parts[2]),
-        shortlist=None,
-        max_length_factor=MAX_LENGTH_FACTOR,
         source_ids=parts[3],
         target_ids=parts[-1],
         tokens=tokens,

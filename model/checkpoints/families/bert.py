@@ -195,6 +195,7 @@ def _family(name: str, prefix: str, read: Reader, names: Mapping[str, str] = BER
     return Family(embedders, prefix, names, read, IGNORED)
 
 
+DEBERTA = "DebertaV2Model", "DebertaV2ForMaskedLM"
 FAMILIES = {
     "bert": _family("Bert", "bert.", partial(read_bert, token_types=2)),
     "roberta": _family("Roberta", "roberta.", partial(read_roberta, sizes=(512, 50265))),
@@ -205,11 +206,5 @@ FAMILIES = {
         "DistilBert", "distilbert.", read_distilbert, bert_names(DISTIL_NAMES, "transformer.layer")
     ),
     JINA: _family("JinaBert", "bert.", read_jina_bert, bert_names(JINA_NAMES)),
-    "deberta-v2": Family(
-        ("DebertaV2Model", "DebertaV2ForMaskedLM"),
-        "deberta.",
-        DEBERTA_NAMES,
-        read_deberta,
-        DEBERTA_IGNORED,
-    ),
+    "deberta-v2": Family(DEBERTA, "deberta.", DEBERTA_NAMES, read_deberta, DEBERTA_IGNORED),
 }

@@ -12,7 +12,7 @@ import numpy as np
 
 from model.architectures.embedding import sinusoid_table
 from model.checkpoints.families.ctranslate2_folder import CTranslate2File, read_options
-from model.checkpoints.families.hf_config import MAX_LENGTH_FACTOR, MULTILINGUAL_TARGET
+from model.checkpoints.families.hf_config import MULTILINGUAL_TARGET
 from model.checkpoints.weights import Checkpoint
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
 from model.errors import UnsupportedModelError
@@ -123,7 +123,6 @@ def read_checkpoint(file: CTranslate2File, target: MappedTokenizer) -> Checkpoin
         decoder=DecoderKind.SELF_ATTENTION,
         has_output_bias="decoder/projection/bias" in file,
         layer_norm_eps=options["layer_norm_epsilon"],
-        max_length_factor=MAX_LENGTH_FACTOR,
         # M2M100 and NLLB-200 begin targets with EOS.
         min_target_tokens=MULTILINGUAL_TARGET if start_id == target.eos_id else 1,
         alignment_layer=_alignment_layer(file, layers[1], options["add_source_eos"]),

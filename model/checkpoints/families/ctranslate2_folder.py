@@ -258,10 +258,12 @@ def read_options(file: CTranslate2File) -> dict[str, Any]:
         "decoder_start_token": START if file.scalar("with_target_bos", 1) else END,
         **files.read_options_if_there(path),
     }
-    files.check_options(path, found, SUPPORTED)
+    reasons = files.unsupported(found, SUPPORTED)
     eps = found.get("layer_norm_epsilon") or LAYER_NORM_EPS
     if not isinstance(eps, float) or not 0 < eps < 1:
-        raise UnsupportedModelError(str(path), [f"layer_norm_epsilon is {eps!r}"])
+        reasons.append(f"layer_norm_epsilon is {eps!r}")
+    if reasons:
+        raise UnsupportedModelError(str(path), reasons)
     return {**found, "layer_norm_epsilon": eps}
 
 

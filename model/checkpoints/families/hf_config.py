@@ -28,8 +28,6 @@ from model.errors import UnsupportedModelError
 
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
-MAX_LENGTH_FACTOR = 3.0
-"""Maximum ratio of target tokens to source tokens: Marian's default."""
 
 MULTILINGUAL_TARGET = 32
 """Number of tokens that every target of a multilingual model may have.
@@ -219,7 +217,6 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
             target_vocab_size=target_vocab,
             unk_id=unk_id,
             decoder=DecoderKind.SELF_ATTENTION,
-            max_length_factor=MAX_LENGTH_FACTOR,
         )
     except UnsupportedModelError as error:
         raise UnsupportedModelError(name, error.reasons) from error

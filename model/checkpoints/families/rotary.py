@@ -182,6 +182,7 @@ LANGUAGE_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "attn_logit_softcapping": (None,),
 }
 
+LANGUAGE_NAMES = {"embedding.tokens": "embed_tokens.weight", "norm": "norm"}
 LANGUAGE_LAYER = {
     "mixer.query": "self_attn.q_proj",
     "mixer.key": "self_attn.k_proj",
@@ -197,13 +198,14 @@ NORMS = {
     "mixer_residual.norm": "input_layernorm",
 }
 QWEN_LAYER = LANGUAGE_LAYER | NORMS | {"feed_forward_residual.norm": "post_attention_layernorm"}
+QWEN_NAMES = bert_names(QWEN_LAYER, "layers") | LANGUAGE_NAMES
 GEMMA_NORMS = NORMS | {
     "mixer_residual.output_norm": "post_attention_layernorm",
     "feed_forward_residual.norm": "pre_feedforward_layernorm",
     "feed_forward_residual.output_norm": "post_feedforward_layernorm",
 }
 GEMMA_LAYER = LANGUAGE_LAYER | {ours: f"{theirs}+1" for ours, theirs in GEMMA_NORMS.items()}
-LANGUAGE_NAMES = {"embedding.tokens": "embed_tokens.weight", "norm": "norm"}
+GEMMA_NAMES = bert_names(GEMMA_LAYER, "layers") | LANGUAGE_NAMES | {"norm": "norm+1"}
 
 
 def read_qwen3(options: Options) -> TextEncoderConfig:
@@ -257,7 +259,7 @@ def _fields(
 
 
 LANGUAGE_TABLES: dict[str, Any] = {"has_positions": False, "norms_embedding": False}
-LANGUAGE_HEADS = re.compile(r"^lm_head\.|(^|\.)rotary_emb\.")
+WORD_HEADS = re.compile(r"^lm_head\.|(^|\.)rotary_emb\.")
 """The head predicts the next token; older files also have the frequencies of the positions."""
 
 # Embeddings need none of the heads that predict words, and that of gte that weighs tokens.
@@ -272,26 +274,16 @@ def _gte(theta: float, prefix: str, *embedders: str) -> Family:
 
 MODERN = "ModernBertModel", "ModernBertForMaskedLM"
 NOMIC = "NomicBertModel", "NomicBertForMaskedLM", "NomicBertForPreTraining"
+QWEN = "Qwen3Model", "Qwen3ForCausalLM"
+GEMMA = "Gemma3TextModel", "Gemma3ForCausalLM"
 FAMILIES = {
     "modernbert": Family(MODERN, "model.", MODERN_NAMES, read_modern_bert, HEADS),
     # Alibaba's files have the `model_type` `new`, and those of transformers `gte`.
     "new": _gte(10_000.0, "new.", "NewModel", "NewForMaskedLM", "NewForTokenClassification"),
     "gte": _gte(160_000.0, "gte.", "GteModel", "GteForMaskedLM"),
     "nomic_bert": Family(NOMIC, "bert.", NOMIC_NAMES, read_nomic_bert, HEADS),
-    "qwen3": Family(
-        ("Qwen3Model", "Qwen3ForCausalLM"),
-        "model.",
-        bert_names(QWEN_LAYER, "layers") | LANGUAGE_NAMES,
-        read_qwen3,
-        LANGUAGE_HEADS,
-        needs_modules=True,
-    ),
+    "qwen3": Family(QWEN, "model.", QWEN_NAMES, read_qwen3, WORD_HEADS, needs_modules=True),
     "gemma3_text": Family(
-        ("Gemma3TextModel", "Gemma3ForCausalLM"),
-        "model.",
-        bert_names(GEMMA_LAYER, "layers") | LANGUAGE_NAMES | {"norm": "norm+1"},
-        read_gemma3,
-        LANGUAGE_HEADS,
-        needs_modules=True,
+        GEMMA, "model.", GEMMA_NAMES, read_gemma3, WORD_HEADS, needs_modules=True
     ),
 }

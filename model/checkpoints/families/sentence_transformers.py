@@ -20,7 +20,6 @@ from model.checkpoints.families.encoder_family import Options
 from model.checkpoints.folders import PACKAGE, files_of, package_titles, title_of
 from model.checkpoints.formats.files import (
     WEIGHTS,
-    check_options,
     check_pointers,
     find_weights,
     read_json,
@@ -434,7 +433,7 @@ def _read_head(files: EmbeddingFiles, width: int) -> tuple[HeadConfig, ...]:
             modules.append(LayerNormConfig(options.integer("dimension", 0), NormSpec(1e-5)))
             options.refuse()
         elif kind == "Normalize":  # in older versions, it has no config
-            check_options(folder / CONFIG, read_options_if_there(folder / CONFIG), supported)
+            read_options_if_there(folder / CONFIG, supported)
             modules.append(NormalizeConfig())
     if files.is_multi and not (modules and isinstance(modules[-1], NormalizeConfig)):
         modules.append(NormalizeConfig())  # PyLate and Stanford's ColBERT always scale vectors
@@ -502,7 +501,6 @@ def read_max_tokens(files: EmbeddingFiles, config: TextEncoderConfig) -> int:
 def _read_transformer_options(files: EmbeddingFiles) -> dict[str, Any]:
     paths = [files.encoder / name for name in TRANSFORMER_CONFIGS]
     path = next((path for path in paths if path.is_file()), paths[0])
-    options = read_options_if_there(path)
     last = files.head[-1][0] if files.head else ""
     if files.head is None and is_cross_encoder(files.folder):
         last = "Transformer"
@@ -510,8 +508,7 @@ def _read_transformer_options(files: EmbeddingFiles) -> dict[str, Any]:
     supported = {"transformer_task": (task,), "module_output_name": (output, None)}
     if not files.is_multi:
         supported |= SINGLE_SUPPORTED
-    check_options(path, options, supported | TRANSFORMER_SUPPORTED)
-    return options
+    return read_options_if_there(path, supported | TRANSFORMER_SUPPORTED)
 
 
 def load_tokenizer(files: EmbeddingFiles, config: EmbeddingConfig) -> TextTokenizer:
@@ -524,7 +521,7 @@ def read_tokenizer(
     files: EmbeddingFiles, max_tokens: int, vocab_size: int, markers: Sequence[int] = ()
 ) -> TextTokenizer:
     path, own = files.encoder / TOKENIZER, files.encoder / TOKENIZER_CONFIG
-    check_options(own, read_options_if_there(own), {"truncation_side": ("right",)})
+    read_options_if_there(own, {"truncation_side": ("right",)})
     is_lowercase = _read_transformer_options(files).get("do_lower_case") is True
     tokenizer = TextTokenizer(path, max_tokens, is_lowercase, not files.is_static, markers)
     if tokenizer.vocab_size > vocab_size:

@@ -16,12 +16,7 @@ from typing import Any
 
 import yaml
 
-from model.checkpoints.families.hf_config import (
-    CONFIG,
-    MODEL_TYPES,
-    T5_TYPES,
-    read_model_options,
-)
+from model.checkpoints.families.hf_config import CONFIG, MODEL_TYPES, T5_TYPES, read_model_options
 from model.checkpoints.folders import name_of, title_of
 from model.checkpoints.formats.files import (
     YAML_ERRORS,

@@ -74,8 +74,14 @@ def read_options(path: Path) -> dict[str, Any]:
     return options
 
 
-def read_options_if_there(path: Path) -> dict[str, Any]:
-    return read_options(path) if path.is_file() else {}
+def read_options_if_there(
+    path: Path, supported: Mapping[str, Collection[Any]] | None = None
+) -> dict[str, Any]:
+    """Returns the options of a file, {} without a file; refuses values that are not implemented."""
+    options = read_options(path) if path.is_file() else {}
+    if reasons := unsupported(options, supported or {}):
+        raise UnsupportedModelError(str(path), reasons)
+    return options
 
 
 def unsupported(options: Mapping[str, Any], supported: Mapping[str, Collection[Any]]) -> list[str]:
@@ -85,13 +91,6 @@ def unsupported(options: Mapping[str, Any], supported: Mapping[str, Collection[A
         for name, values in supported.items()
         if name in options and options[name] not in values
     ]
-
-
-def check_options(
-    path: Path, options: Mapping[str, Any], supported: Mapping[str, Collection[Any]]
-) -> None:
-    if reasons := unsupported(options, supported):
-        raise UnsupportedModelError(str(path), reasons)
 
 
 def size_reasons(
