@@ -127,11 +127,3 @@ def _of_transformer(own: Values, options: Values) -> dict[str, Any]:
         STRATEGY: expansion.get("strategy", "fixed"),
         "skipped": (),
     }
-
-
-def read_width(folder: Path) -> int:
-    """Returns the width of the vectors of Stanford's ColBERT."""
-    options = Options.of(folder / METADATA)
-    width = options.integer("dim", 128)
-    options.refuse()
-    return width

@@ -58,7 +58,6 @@ class Options:
         self.reasons.extend(unsupported(self.values, supported))
 
     def refuse(self) -> None:
-        """Raises an error if there are reasons."""
         if self.reasons:
             raise UnsupportedModelError(self.name, self.reasons)
 

@@ -108,16 +108,11 @@ def read_gte(options: Options, theta: float) -> TextEncoderConfig:
     rope = plain.rope("rope_theta", theta)
     norm = options.norm("layer_norm_eps", 1e-12)
     layer = _gated(options, "hidden_act", "gelu", norm, (False, True))
-    attention = {"rope": scaled(rope, factor, max(1, sizes["d_model"] // sizes["heads"]))}
+    # Texts may be `factor` times longer than in training. Source: Su 2023, "Transformer upgrade
+    # road 11: mixed base", equation 6 (NTK with one base).
+    head_dim = max(1, sizes["d_model"] // sizes["heads"])
+    attention = {"rope": Rope(rope.theta * factor, factor ** (2 / head_dim))}
     return text_encoder(options, sizes, attention, layer, has_positions=False, token_types=types)
-
-
-def scaled(rope: Rope, factor: float, head_dim: int) -> Rope:
-    """Returns rotary positions for texts that are `factor` times longer than in training.
-
-    Source: Su 2023, "Transformer upgrade road 11: mixed base", equation 6 (NTK with one base).
-    """
-    return Rope(rope.theta * factor, factor ** (2 / head_dim))
 
 
 NOMIC_SUPPORTED: dict[str, tuple[Any, ...]] = {

@@ -420,8 +420,10 @@ def _read_head(files: EmbeddingFiles, width: int) -> tuple[HeadConfig, ...]:
     modules: list[HeadConfig] = []
     head = files.head or ()
     supported = TOKEN_SUPPORTED if files.is_multi else HEAD_SUPPORTED
-    if files.is_multi and files.head is None:
-        modules.append(DenseConfig(width, colbert.read_width(files.folder), has_bias=False))
+    if files.is_multi and files.head is None:  # Stanford's ColBERT
+        options = Options.of(files.folder / colbert.METADATA)
+        modules.append(DenseConfig(width, options.integer("dim", 128), has_bias=False))
+        options.refuse()
     for number, (kind, folder) in enumerate(head, 1):
         if kind == LOGIT_SCORE:
             modules.append(DenseConfig(width, 1, has_bias=False))
