@@ -37,9 +37,9 @@ def read_attributes(tag: str, attributes: Mapping[str, str | None]) -> frozenset
     value of `<button>` is not shown.
     """
     names = _READ.intersection(attributes)
-    kinds = {(attributes.get(name) or "").lower() for name in ("name", "property")}
-    if tag == "meta" and not _DESCRIPTIONS.isdisjoint(kinds):
-        names |= {"content"}
+    if tag == "meta":
+        kinds = ((attributes.get(name) or "").lower() for name in ("name", "property"))
+        names |= {"content"} if not _DESCRIPTIONS.isdisjoint(kinds) else set()
     if tag == "input" and (attributes.get("type") or "").lower() in _BUTTONS:
         names |= {"value"}
     return frozenset(name for name in names if has_letters(attributes.get(name) or ""))

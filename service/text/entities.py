@@ -20,7 +20,7 @@ def unescaped(text: str) -> str:
 
     `html.unescape` fails on numbers of more than 4,300 digits.
     """
-    return unescape(_TOO_LARGE.sub("\ufffd", text))
+    return unescape(_TOO_LARGE.sub("\ufffd", text)) if "&" in text else text
 
 
 def named_entities(text: str) -> dict[int, str]:
