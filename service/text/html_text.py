@@ -7,8 +7,8 @@ then a block, and so are the tags and texts around it.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Generic, NamedTuple, TypeVar
 
 from service.text.attributes import VALUE, read_attributes, values_in
@@ -37,15 +37,24 @@ BLOCKS = frozenset(
     "summary table tbody td template textarea tfoot th thead title tr track ul video xmp".split()
 )
 
+_KNOWN = INLINE | KEPT_INSIDE | BLOCKS | {""}
+
 # Elements without an end tag.
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 
-# Elements that end when an element with another name, or the same one, starts in them.
+# Maps the name of an element to the elements that end where it starts in them.
+# Source: HTML, section 13.1.2.4 (optional tags).
 _ENDED_BY = {
-    **{name: frozenset((name,)) for name in ("p", "li", "option")},
-    **dict.fromkeys(("dt", "dd"), frozenset(("dt", "dd"))),
-    **dict.fromkeys(("td", "th"), frozenset(("td", "th"))),
-    "tr": frozenset(("td", "th", "tr")),
+    **{name: frozenset((name,)) for name in ("p", "option")},
+    "optgroup": frozenset(("option", "optgroup")),
+    "li": frozenset(("p", "li")),
+    **dict.fromkeys(("dt", "dd"), frozenset(("p", "dt", "dd"))),
+    **dict.fromkeys(("td", "th"), frozenset(("p", "td", "th"))),
+    "tr": frozenset(("p", "td", "th", "tr")),
+    **dict.fromkeys(
+        ("thead", "tbody", "tfoot"),
+        frozenset(("p", "td", "th", "tr", "thead", "tbody", "tfoot", "colgroup")),
+    ),
 }
 
 # Characters that XML does not allow.
@@ -76,6 +85,8 @@ _UNQUOTED_END = re.compile(r"""=\s*+[^\s"'=]*/\Z""")
 _ATTRIBUTE = re.compile(
     r"""([^\s/>="'][^\s/>=]*+)(?:\s*+=[\s=]*+(?:"([^"]*+)"|'([^']*+)'|([^>\s"']\S*+)?))?"""
 )
+# Part of the attribute `translate` and of the class `notranslate`.
+_TRANSLATE = re.compile("translate", re.IGNORECASE)
 
 
 class Piece(NamedTuple):
@@ -95,6 +106,19 @@ class Piece(NamedTuple):
         """Returns the attributes of a start tag by name, in lower case."""
         found = _ATTRIBUTE.findall(self.attributes)
         return {name.lower(): unescaped("".join(values)) for name, *values in reversed(found)}
+
+    def says_translated(self) -> bool | None:
+        """Returns whether the attributes say that an element is translated; None if they do not.
+
+        Source: HTML, attribute `translate`; DeepL and browsers also know the class `notranslate`.
+        """
+        if not _TRANSLATE.search(self.attributes):
+            return None
+        values = self.attribute_values()
+        value = values.get("translate")
+        if value == "no" or "notranslate" in (values.get("class") or "").split():
+            return False
+        return True if value == "yes" else None
 
     def marked(self, names: Set[str]) -> str:
         """Returns the source of a tag, with marks around the values of some attributes."""
@@ -139,17 +163,6 @@ def without_controls(text: str) -> str:
     return _REFERENCE.sub(kept, _CONTROLS.sub("", text))
 
 
-def says_translated(attributes: Mapping[str, str | None]) -> bool | None:
-    """Returns whether an element's attributes say that it is translated; None if they do not say.
-
-    Source: HTML, attribute `translate`; DeepL and browsers also respect the class `notranslate`.
-    """
-    value = attributes.get("translate")
-    if value == "no" or "notranslate" in (attributes.get("class") or "").split():
-        return False
-    return True if value == "yes" else None
-
-
 def plain_text(text: str) -> str:
     """Returns the words of an HTML text and of its attributes, without tags; decodes entities."""
     tokens = read_html(text)
@@ -179,7 +192,7 @@ class OpenElements(Generic[T]):
 
     def __init__(self, outside: T) -> None:
         self._stack = [("", outside)]
-        self._numbers: Counter[str] = Counter()
+        self._numbers: defaultdict[str, int] = defaultdict(int)
 
     @property
     def inner(self) -> T:
@@ -194,47 +207,59 @@ class OpenElements(Generic[T]):
         self._stack.append((name, value))
         self._numbers[name] += 1
 
-    def end_before(self, name: str) -> list[str]:
-        """Closes the elements that end where an element starts, and returns their names."""
-        closed: list[str] = []
-        while self.name in _ENDED_BY.get(name, ()):
+    def end_before(self, name: str) -> list[tuple[str, T]]:
+        """Closes the elements that end where an element starts, and returns them as `end` does."""
+        closed: list[tuple[str, T]] = []
+        ended = _ENDED_BY.get(name, ())
+        while self.name in ended:
             closed += self.end(self.name)
         return closed
 
-    def end(self, name: str) -> list[str]:
+    def end(self, name: str) -> list[tuple[str, T]]:
         """Closes the innermost element with a name, if there is one, and all elements inside it.
 
-        Returns the names of the closed elements, the innermost one first.
+        Returns the names and the values of the closed elements, the innermost one first.
         """
-        closed: list[str] = []
-        while self._numbers[name] and name not in closed[-1:]:
-            closed.append(self._stack.pop()[0])
-            self._numbers[closed[-1]] -= 1
+        closed: list[tuple[str, T]] = []
+        while self._numbers[name] and not (closed and closed[-1][0] == name):
+            closed.append(self._stack.pop())
+            self._numbers[closed[-1][0]] -= 1
         return closed
 
 
 def _balanced(found: Sequence[Piece]) -> Iterator[Piece]:
-    """Yields pieces with the missing end tags, and without end tags that have no start tag."""
-    around = OpenElements(None)
+    """Yields pieces with the missing end tags, and without end tags that have no start tag.
+
+    The tag `</br>` stays, because browsers show a line break for it.
+    """
+    num_blocks = 0  # that have started
+    around = OpenElements(num_blocks)
     rest = found[-1:] if found and found[-1].kind is Kind.BLOCK else []  # a tag without its end
     for piece in found[: len(found) - len(rest)]:
         if piece.kind is Kind.OPEN:
-            yield from map(_end_tag, around.end_before(piece.name))
-            around.begin(piece.name, None)
+            yield from _end_tags(around.end_before(piece.name), num_blocks)
+            num_blocks += piece.name in BLOCKS
+            around.begin(piece.name, num_blocks)
             yield piece
         elif piece.kind is Kind.CLOSE:
             closed = around.end(piece.name)
-            yield from map(_end_tag, closed[:-1])
-            yield from [piece] if closed else []
+            yield from _end_tags(closed[:-1], num_blocks)
+            yield from [piece] if closed or piece.name == "br" else []
         else:
             yield piece
     while around.name:
-        yield from map(_end_tag, around.end(around.name))
+        yield from _end_tags(around.end(around.name), num_blocks)
     yield from rest
 
 
-def _end_tag(name: str) -> Piece:
-    return Piece(Kind.CLOSE, f"</{name}>", name)
+def _end_tags(closed: Iterable[tuple[str, int]], num_blocks: int) -> Iterator[Piece]:
+    """Yields the end tags of elements, with the number of blocks when each one started.
+
+    A block ends a paragraph. A later `</p>` would be another paragraph, so it is not added.
+    """
+    for name, number in closed:
+        if name != "p" or number == num_blocks:
+            yield Piece(Kind.CLOSE, f"</{name}>", name)
 
 
 class _Open(NamedTuple):
@@ -252,7 +277,8 @@ def tokens_of(found: Iterable[Piece], marks_values: bool = False) -> list[Token]
     With `marks_values`, the values of attributes that people read get marks.
     """
     found = [*found]
-    worded = _with_words(found)
+    names = {piece.name for piece in found}
+    worded = set() if names <= _KNOWN else _with_words(found)
     around = OpenElements(_Open(has_words=-1 in worded))
     tokens: list[tuple[Kind, list[str]]] = []
     for number, piece in enumerate(found):
@@ -286,11 +312,8 @@ def _marked(piece: Piece) -> str:
     """Returns the source of a piece, with marks around the values that people read."""
     if piece.kind not in (Kind.OPEN, Kind.EMPTY) or not piece.attributes.strip():
         return piece.source
-    attributes = piece.attribute_values()
-    names = read_attributes(piece.name, attributes)
-    if not names or says_translated(attributes) is False:
-        return piece.source
-    return piece.marked(names)
+    names = read_attributes(piece.name, piece.attribute_values())
+    return piece.marked(names) if names and piece.says_translated() is not False else piece.source
 
 
 def _kind(piece: Piece, has_words: bool, around: OpenElements[_Open]) -> Kind | None:
@@ -306,16 +329,16 @@ def _kind(piece: Piece, has_words: bool, around: OpenElements[_Open]) -> Kind | 
     outer = around.inner
     name = piece.name.rpartition(":")[2]  # XHTML may have prefixes
     is_inside = name in INLINE or name in KEPT_INSIDE
-    is_inside = is_inside or (name not in BLOCKS and (outer.is_inside or outer.has_words))
+    is_inside = is_inside or (piece.name not in BLOCKS and (outer.is_inside or outer.has_words))
     kind: Kind | None = piece.kind if is_inside or not name else Kind.BLOCK
     if piece.kind is not Kind.OPEN:
         return None if outer.is_kept else kind
-    says = says_translated(piece.attribute_values())
+    says = piece.says_translated()
     is_kept, may_translate = says is False or name in KEPT, outer.may_translate
     if may_translate and says and not is_kept:
         kind, may_translate, is_inside = Kind.BLOCK, False, False
     elif outer.is_kept:
-        kind, is_kept = None, True
+        kind, is_kept, may_translate = None, True, may_translate and name not in KEPT
     elif is_kept:
         kind, may_translate = Kind.OPAQUE if is_inside else Kind.BLOCK, name not in KEPT
     around.begin(piece.name, _Open(is_kept, may_translate, is_inside, has_words))

@@ -68,6 +68,13 @@ REPAIRED = {
     "&nbsp;<b>Hello</b>": "\u00a0<b>Hello</b>",
     "one</b> <I>two": "one <I>two</i>",
     "<tr><td>a<td>b<tr><td>c": "<tr><td>a</td><td>b</td></tr><tr><td>c</td></tr>",
+    "<thead><th>a<tbody><td><p>b<td>c": (
+        "<thead><th>a</th></thead><tbody><td><p>b</p></td><td>c</td></tbody>"
+    ),
+    "<li><p>a<li>b": "<li><p>a</p></li><li>b</li>",
+    "<option>a<optgroup><option>b": "<option>a</option><optgroup><option>b</option></optgroup>",
+    "<p>a<ul><li>b</ul><p>c": "<p>a<ul><li>b</li></ul><p>c</p>",
+    "one</br>two": "one</br>two",
     "<b>a <i x='": "<b>a </b><i x='",
     "<b>a <!-- <i>": "<b>a </b><!-- <i>",
 }
@@ -171,6 +178,7 @@ TRANSLATED = {
     '<p class="notranslate">a <u>b</u><b translate="yes">c <i>d</i></b></p>e': ["c ", "d", "e"],
     '<p translate="no">a<b translate="yes">c<i translate="no">d</i></b></p>': ["c"],
     '<code translate="no">a <b translate="yes">b</b></code> c': [" c"],
+    '<p translate="no"><code><b translate="yes">b</b></code></p>c': ["c"],
     '<p translate="no"><b>a</b><!-- b -->c</p>d': ["d"],
 }
 
@@ -188,6 +196,8 @@ UNKNOWN = {
     "<my-card>One</my-card><my-card>Two</my-card>": "BtBBtB",
     "<my-card><p>One</p></my-card>": "BBtBB",
     "Press <my-key><b>X</b></my-key>": "tootcc",
+    "<p><b>One</b> two.<o:p></o:p></p>": "BotctocB",
+    "<x:body><x:p>One <x:b>two</x:b></x:p></x:body>": "BBtotcBB",
 }
 
 
