@@ -33,7 +33,8 @@ def describe_fault(fault: ErrorDetails) -> str:
     known = Settings.model_fields.get(field)
     is_secret = known is not None and known.annotation is SecretStr
     shown = "not valid" if is_secret else repr(fault["input"])
-    return f"REGARD_{field.upper()} is {shown}: {fault['msg']}"
+    reason = fault["msg"].removeprefix("Value error, ")  # of a validator of our own
+    return f"REGARD_{field.upper()} is {shown}: {reason}"
 
 
 def stop(message: str, code: int = 1) -> typer.Exit:

@@ -16,7 +16,9 @@ def files_of(reference: str) -> list[Path]:
     if not reference.startswith(PACKAGE):
         root = Path(reference)
         if not root.is_dir():
-            raise CheckpointNotFoundError(f"{root} is not a folder")
+            raise CheckpointNotFoundError(
+                f"{root} is not a folder; name one, or a reference such as {PACKAGE}NAME"
+            )
         return list(files_below(root))
     package = reference.removeprefix(PACKAGE)
     try:

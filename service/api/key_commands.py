@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from service.console import console, stop
-from service.settings.keys import DEFAULT_SCOPES, HASH, digest_of, read_keys
+from service.settings.keys import DEFAULT_SCOPES, HASH, checked_name, digest_of, read_keys
 
 KEY_BYTES = 32
 """Number of random bytes in a key. Brute force cannot find a key of this length from its hash."""
@@ -42,6 +42,7 @@ def create(
         ]
     )
     try:
+        checked_name(name)
         read_keys(line)
     except ValueError as error:
         raise stop(str(error).removeprefix("line 1: ")) from None

@@ -88,17 +88,23 @@ def _line_keys(line: str) -> tuple[ApiKey, ...]:
     given = dict(option.partition("=")[::2] for option in options)
     if len(given) < len(options) or not given.keys() <= set(OPTIONS):
         raise ValueError(f"the options of a key are {', '.join(OPTIONS)}, each at most once")
-    name = given.get("name", "")
-    if name and not NAME.fullmatch(name):
-        raise ValueError("a name has up to 64 letters, digits, points, hyphens and underscores")
     return (
         ApiKey(
             _digest(key),
-            name,
+            checked_name(given.get("name", "")),
             _scopes(given.get("scopes", ",".join(DEFAULT_SCOPES))),
             RateLimits(_number(given, "requests"), _number(given, "characters")),
         ),
     )
+
+
+def checked_name(name: str) -> str:
+    if name and not NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is not a name: it has up to 64 letters, digits, points, hyphens and "
+            "underscores"
+        )
+    return name
 
 
 def _digest(key: str) -> str:

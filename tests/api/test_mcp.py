@@ -234,6 +234,13 @@ def test_unknown_tool_is_an_error_of_the_protocol(tiny: Server) -> None:
     assert tiny.sample("regard_requests_total", **labels) == before + 1
 
 
+def test_body_that_is_no_message_is_told_in_one_sentence(tiny: Server) -> None:
+    for changes in ({"jsonrpc": "1.0"}, {"method": 5}, {"params": [1]}):
+        response = post(tiny, message("tools/list") | changes)
+        assert response.status_code == 400
+        assert "send jsonrpc (" in response.json()["error"]["message"]
+
+
 def test_key_needs_the_scope_of_the_tool(
     serve: Serve, tmp_path: Path, both: tuple[str, ...]
 ) -> None:

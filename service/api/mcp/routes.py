@@ -75,14 +75,15 @@ router = APIRouter(
 )
 async def mcp(request: Request) -> Response:
     """Answers one message of the Model Context Protocol, such as the call of a tool."""
-    context, body = context_of(request), b""
+    context, body, message = context_of(request), b"", dict[str, Any]()
     max_bytes = services_of(request).settings.max_body_bytes
     sent: list[Message] = []
 
     async def read_arguments(request: Request, is_keyless: bool) -> dict[str, Any]:
-        nonlocal body
+        nonlocal body, message
         body = await read_body(request, max_bytes, is_keyless=is_keyless)
-        params = parse_json(body).get("params")
+        message = parse_json(body)
+        params = message.get("params")
         arguments = params.get("arguments") if isinstance(params, dict) else None
         return arguments if isinstance(arguments, dict) else {}
 
@@ -97,6 +98,7 @@ async def mcp(request: Request) -> Response:
             f"Content-Type {given[:SHOWN_CHARS]} is not supported; send {JSON}"
         )
     await read_permitted(request, read_arguments)
+    check_message(message)
     serve = await asyncio.to_thread(find_protocol)
     await unless_disconnected(request, serve(request.scope, receive, send))
     start, *parts = sent
@@ -105,6 +107,17 @@ async def mcp(request: Request) -> Response:
     response = Response(b"".join(part["body"] for part in parts), start["status"])
     response.raw_headers = start["headers"]
     return response
+
+
+def check_message(message: dict[str, Any]) -> None:
+    """Refuses what the package would refuse with a list of pydantic's faults."""
+    params = message.get("params")
+    is_call = isinstance(message.get("method"), str) and isinstance(params, dict | None)
+    if message.get("jsonrpc") != "2.0" or not (is_call or message.keys() & {"result", "error"}):
+        raise InvalidRequestError(
+            'Invalid request: the body is not a message of JSON-RPC 2.0; send jsonrpc ("2.0"), id, '
+            "method (a text) and params (an object)"
+        )
 
 
 def find_protocol() -> Serve:

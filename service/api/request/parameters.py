@@ -96,6 +96,11 @@ def _error(fault: ErrorDetails, where: str) -> InvalidRequestError:
         details = f"{wanted}, not {str(value)[:SHOWN_CHARS]}" if isinstance(value, float) else ""
         message = f"Invalid request: {where} parameter is not a number"
         return InvalidRequestError(message, details=details)
+    if kind == "bool_parsing":
+        shown = str(value)[:SHOWN_CHARS]
+        return InvalidRequestError(
+            f"Invalid request: {where} parameter must be true or false, not {shown}"
+        )
     found = f"it is {type(value).__name__}"
     return InvalidRequestError(f"Invalid request: {where} parameter: {fault['msg']} ({found})")
 

@@ -144,7 +144,12 @@ def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings
     from service.models.registry.pull import Puller
 
     puller = Puller(cache, settings, HttpClient())
-    for entry in (entry for entry in entries if entry.is_pulled):
+    for entry in entries:
+        if entry.source is Source.OPENAI:
+            continue
+        if not entry.is_pulled:
+            say(f"{entry} needs no download: {describe(place_of(entry, cache).place)}")
+            continue
         say(f"{entry}:")
         record = puller.pull(entry)
         folder = str(cache.folder(record))
@@ -166,9 +171,13 @@ def verify(models: Models = None, cache: Cache = None) -> None:
         raise stop("; ".join(faults))
 
 
-def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
+def _missing(entry: ModelEntry, cache: ModelCache) -> list[str]:
     faults = missing_files(entry, cache)
-    if faults:
+    return [*faults, f"run `regard models pull {entry}`"] if faults else []
+
+
+def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
+    if faults := _missing(entry, cache):
         return faults
     located = place_of(entry, cache)
     does = describe(located.place)
@@ -206,8 +215,7 @@ def info(
 
 
 def _describe(entry: ModelEntry, cache: ModelCache, as_toml: bool) -> None:
-    faults = missing_files(entry, cache)
-    if faults:
+    if faults := _missing(entry, cache):
         raise RegistryError("; ".join(faults))
     located = place_of(entry, cache)
     files = files_of(located)

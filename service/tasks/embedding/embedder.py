@@ -33,6 +33,8 @@ from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 Vectors = NDArray[np.float32]
 """Embeddings: n vectors of D numbers each, (n, D)."""
 
+NO_SPARSE = "no SPLADE model is served: name its folder in REGARD_MODELS"
+
 
 @dataclass(frozen=True, slots=True)
 class EmbedUsage:
@@ -119,7 +121,8 @@ class Embedder:
             wanted = name or next(iter(self.unnamed[is_sparse]), None)
             await context.wait_for_model(wanted, self.catalog, self.backend)
         among = self.readers if name is not None else self.unnamed[is_sparse]
-        return self.catalog.choose(name, among, "model {} that embeds", self.missing)
+        missing = NO_SPARSE if is_sparse else self.missing
+        return self.catalog.choose(name, among, "model {} that embeds", missing)
 
     async def _compute(
         self, query: EmbedQuery, reader: TextReader, context: RequestContext

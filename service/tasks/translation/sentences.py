@@ -199,6 +199,7 @@ class Sentence:
     carrier: Carrier | None = None  # that the model has read last
     carrier_ids: list[int] = field(default_factory=list)  # EOS included
     prefix: tuple[int, ...] = ()  # target ids that the translation begins with
+    given_prefix: str = ""  # the same as a text
     in_parts: str | None = None  # translation with markers, if it was translated in parts
     result: Result = field(init=False)  # of the last translation
     # Decoded translations by rank. Those of a sentence with tags have their tags.
@@ -257,8 +258,10 @@ class Sentence:
         if not restored:
             return restored
         translation = formatted(self.given, restored, self.text.languages, self.terms)
-        typography = self.text.protected.typography
-        return typography.applied(translation) if typography else translation
+        if typography := self.text.protected.typography:
+            translation = typography.applied(translation)
+        # The case or the final mark of the source may contradict the prefix.
+        return translation if translation.startswith(self.given_prefix) else restored.strip()
 
     def restored(self, decoded: str) -> str | None:
         """Returns a translation with markers in place of stand-ins.

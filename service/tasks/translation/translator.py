@@ -56,6 +56,7 @@ from service.text.segmentation import (
     whole_blocks,
 )
 from service.text.tags import Tag, distribute, lift
+from service.text.typography import FOLDED, folded
 from service.text.xml_text import XmlRules
 
 T = TypeVar("T")
@@ -364,13 +365,15 @@ def give_prefix(text: TranslatedText, prefix: str) -> None:
         )
     (sentence,), (direction,) = text.sentences, text.route
     tokenizer = direction.vocabularies.target
-    if spans := tokenizer.unknown_spans(prefix):
-        characters = ", ".join(dict.fromkeys(prefix[start:end] for start, end in spans))
+    # Earlier translations have the quotes and dashes of the source, which no model has written.
+    read = folded(prefix, FOLDED.keys(), keeps_length=False)
+    if spans := tokenizer.unknown_spans(read):
+        characters = ", ".join(dict.fromkeys(read[start:end] for start, end in spans))
         raise refused(f"target_prefix has characters that the model does not write: {characters}")
-    ids, limit = tokenizer.encode(prefix), len(sentence.ids) * PREFIX_PER_SOURCE_TOKEN
+    ids, limit = tokenizer.encode(read), len(sentence.ids) * PREFIX_PER_SOURCE_TOKEN
     if len(ids) > limit:
         raise refused(f"target_prefix has {len(ids)} tokens; the limit for this text is {limit}")
-    sentence.prefix = tuple(ids)
+    sentence.prefix, sentence.given_prefix = tuple(ids), prefix.strip()
 
 
 def prepare_message(
