@@ -50,7 +50,7 @@ def no_type(name: str, kind: str, found: str) -> str:
     return f"Invalid request: {name} parameter: Input should be a valid {kind} (it is {found})"
 
 
-BOOLEAN = "boolean, unable to interpret input"
+NOT_A_FLAG = "Invalid request: {} parameter must be true or false, not {}"
 TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
     (fields_of(""), MISSING.format("q")),
     (fields_of([]), MISSING.format("q")),
@@ -79,8 +79,8 @@ TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
     (fields_of(beam_size=0), limit("beam_size", ">= 1")),
     (fields_of(beam_size=9), limit("beam_size", "<= 8")),
     (fields_of(beam_size="wide"), NOT_A_NUMBER.replace("alternatives", "beam_size")),
-    (fields_of(split_sentences="x"), no_type("split_sentences", BOOLEAN, "str")),
-    (fields_of(return_scores=7), no_type("return_scores", BOOLEAN, "int")),
+    (fields_of(split_sentences="x"), NOT_A_FLAG.format("split_sentences", "x")),
+    (fields_of(return_scores=7), NOT_A_FLAG.format("return_scores", "7")),
     ({"json": [translation("a")]}, "Invalid JSON format"),
 ]
 REFUSED = [
