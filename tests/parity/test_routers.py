@@ -118,7 +118,7 @@ def read(folder: Path, form: str | None) -> tuple[list[list[int]], list[np.ndarr
     reader, prompt = prompted(ServedEmbedder.load(files).reader, form)
     ids = [reader.read(text, prompt, "right").ids for text in TEXTS]
     model = load_embedding_model(files, torch.device("cpu"), "auto")
-    # Jobs of both forms may be in one batch.
+    # A batch may have queries and documents.
     other = [EmbeddingJob([5, 7], is_query=not reader.is_query)]
     jobs = [EmbeddingJob(each, is_query=reader.is_query) for each in ids]
     return ids, embed(model, [*other, *jobs, *other])[1:-1]

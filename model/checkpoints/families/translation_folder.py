@@ -258,7 +258,7 @@ def pieces_of(folder: Path) -> Path:
 
 
 def find_multilingual_parts(folder: Path) -> list[Path]:
-    """Returns weights, pieces of both sides, and the file of ids, which need not exist."""
+    """Returns the files of weights, of both sides' pieces, and of ids. The last may be absent."""
     pieces = pieces_of(folder)
     return [find_weights(folder, [pieces.name]), pieces, pieces, folder / VOCAB]
 

@@ -6,7 +6,7 @@ is therefore decoded as a list item, by a beam search. The hypotheses without th
 candidates, which are ranked by their log-probabilities.
 
 A phrase in Title Case is decoded twice, also in sentence case, where models know common words
-better. Its candidates are ranked by the mean of both log-probabilities.
+better. Each of its candidates has two log-probabilities, and their mean decides the rank.
 """
 
 import math

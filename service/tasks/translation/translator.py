@@ -115,7 +115,7 @@ class TranslationRequest:
     def words(self, text: str, is_part: bool = False) -> str:
         """Returns the words of a text, without markup and without the syntax of messages.
 
-        The tags of a part, such as a sentence, may lack their partners.
+        A part of a text, such as a sentence, may have a start tag without its end tag.
         """
         if "{" in text:
             text = without_syntax(text, self.has_markup)
