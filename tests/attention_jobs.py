@@ -24,6 +24,8 @@ from model.inspection.query import (
     resolve_query,
 )
 from model.inspection.results import AttentionTrace
+from model.sequence import Hypothesis
+from model.sequence import Sequence as Sentence
 from model.tokenization.pairs import PairText
 from service.models.served import ServedReranker
 from service.tasks.reranking import ids_of
@@ -176,3 +178,26 @@ def assert_maps_close(found: AttentionMaps, expected: AttentionMaps, atol: float
     for kind, values in found.items():
         assert values.shape == expected[kind].shape
         np.testing.assert_allclose(values, expected[kind], rtol=0, atol=atol)
+
+
+def check_recorded(
+    model: EncoderDecoder, sequence: Sentence, hypotheses: list[Hypothesis], tolerance: float
+) -> None:
+    """Checks that a sequence has recorded attention if it asked for it, and only then."""
+    if not sequence.options.return_attention:
+        assert all(hypothesis.attention is None for hypothesis in hypotheses)
+        return
+    (hypothesis,) = hypotheses
+    found = hypothesis.attention
+    assert found is not None
+    assert found.shape == (len(hypothesis.tokens), len(sequence.source))
+    config = model.config
+    heads = None if config.aligning_head is None else [config.aligning_head]
+    query = resolve_query(
+        config, [AttentionKind.CROSS], [config.aligning_layer], heads, Reduction.MEAN_HEADS
+    )
+    job = AttentionJob(sequence.source, hypothesis.tokens, (query,))
+    (maps,) = results(model, [job])
+    weights = maps[AttentionKind.CROSS][0, 0]
+    np.testing.assert_allclose(found, weights, atol=tolerance)
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-4)

@@ -15,11 +15,13 @@ from model.backends.cuda.triton_kernels import BLOCK, PART
 
 CAPABILITIES = 80, 90  # Ampere and Hopper
 DTYPES = "fp32", "bf16", "fp16"
-HEADS = {"heads": 8, "head_dim": 24, "padded_dim": 32, "block": BLOCK}
+KEYS = {"heads": 8, "head_dim": 24, "padded_dim": 32}
+HEADS = {**KEYS, "block": BLOCK}
 WIDTHS = {"width": 384, "padded_width": 512}
 CONSTANTS: list[tuple[Any, dict[str, Any]]] = [
     (programs.attend_kernel, {**HEADS, "has_new": True}),
     (programs.attend_kernel, {**HEADS, "has_new": False}),
+    (programs.weights_kernel, {**KEYS, "padded_keys": 128}),
     (programs.embed_kernel, WIDTHS),
     (programs.add_norm_kernel, WIDTHS),
     (programs.recur_kernel, WIDTHS),
@@ -38,7 +40,7 @@ def type_of(name: str, dtype: str, constants: dict[str, Any]) -> str:
         return "*i64"
     if name == "ids":
         return "*i32"
-    if name == "largest":
+    if name in ("largest", "weights"):
         return "*fp32"
     if name in FLOATS:
         return "fp32"

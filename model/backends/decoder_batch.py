@@ -4,6 +4,7 @@ Both are batches for `run_layers`, with the mixer and the cross-attention of eac
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -159,6 +160,15 @@ class DecodingCache:
         self.positions[target] = self.positions[source]
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The cross-attention that decode steps record: the mean over some heads of one layer."""
+
+    layer: int
+    heads: slice
+    weights: Tensor  # (B, S), float32, overwritten by each step
+
+
 class StepBatch(LayerBatch):
     """The present token (B, 1) of each of the first rows of a cache.
 
@@ -177,7 +187,9 @@ class StepBatch(LayerBatch):
         tokens: Tensor,
         widths: tuple[int, int],
         kernels: RowKernels | None = None,
+        recording: Recording | None = None,
     ) -> None:
+        self.recording = recording
         rows, (target_width, source_width) = len(tokens), widths
         self.layers, self.cache, self.kernels = decoder.blocks, cache, kernels or PLAIN
         self.num_layers, self.num_tokens, self.widths = len(self.layers), rows, widths
@@ -238,7 +250,11 @@ class StepBatch(LayerBatch):
         else:
             module, residual = block.attention(bool(is_cross))
             if self.biases is None:
-                y = self.kernels.attend(*self.heads, self.num_keys[is_cross], self.new)
+                lengths, recording = self.num_keys[is_cross], self.recording
+                y = self.kernels.attend(*self.heads, lengths, self.new)
+                if is_cross and recording is not None and recording.layer == layer:
+                    query, key = (each[:, recording.heads] for each in self.heads[:2])
+                    self.kernels.write_weights(query, key, lengths, recording.weights)
             else:
                 y = attention(*self.heads, self.biases[is_cross])
             y = module.merge(y)

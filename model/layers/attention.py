@@ -60,6 +60,17 @@ class RowKernels:
         mask = positions < lengths.clamp_min(1)[:, None]  # (B, S)
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
 
+    def write_weights(self, query: Tensor, key: Tensor, lengths: Tensor, weights: Tensor) -> None:
+        """Writes the weights of `attend`, as a mean over the heads, to `weights` (B, S), float32.
+
+        The weights of padding keys are 0. Those of a row without keys are finite.
+        """
+        positions = torch.arange(key.shape[2], device=key.device)
+        is_key = positions < lengths.clamp_min(1)[:, None, None, None]  # (B, 1, 1, S)
+        bias = mask_bias(is_key, torch.float32)
+        found = attention_weights(query.float(), key.float(), bias)  # (B, H, 1, S)
+        weights.copy_(found.mean(dim=1)[:, 0])
+
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
         """Returns the sum of x and y (B, T, D), and its norm."""
         total = x + y

@@ -22,6 +22,7 @@ from service.workers.loading import warm_up
 from tests.attention_jobs import (
     assert_maps_close,
     assert_rows_sum_to_one,
+    check_recorded,
     finished,
     maps,
     random_pairs,
@@ -141,6 +142,21 @@ def test_nothing_in_the_loop_waits_for_the_device(family: Family, has_graphs: bo
             engine.step()
     with no_waiting(), pytest.raises(RuntimeError):
         engine.model.decoder.output_bias[0].item()  # the errors would have come
+
+
+@each_family
+@each_precision
+def test_decode_steps_record_attention_without_waiting(family: Family, dtype: torch.dtype) -> None:
+    """In bfloat16, the second pass rounds other sums than the decode steps."""
+    engine = cuda_engine(family, dtype)
+    options = [DecodingOptions(return_attention=True), DecodingOptions()]
+    sequences = [Sequence(i, s, options[i % 2]) for i, s in enumerate(tiny_sources(60))]
+    translate(engine, sequences)  # what is done once is done
+    with no_waiting():
+        found = translate(engine, sequences)
+    tolerance = 1e-4 if dtype is torch.float32 else 0.1
+    for sequence in sequences:
+        check_recorded(engine.model, sequence, found[sequence.id], tolerance)
 
 
 @each_family

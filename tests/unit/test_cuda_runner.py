@@ -1,5 +1,6 @@
 """The runner for GPUs, on a CPU: all but the graphs. With graphs: tests/parity/test_cuda.py."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from model.engine.engine import Engine
 from model.layers.attention import MultiHeadAttention
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Sequence
 from service.workers.device_memory import held_bytes
+from tests.attention_jobs import check_recorded
 from tests.tiny import (
     FIXED_SHORTLIST,
     Family,
@@ -35,6 +37,7 @@ from tests.tiny import (
 
 CPU = torch.device("cpu")
 LIMITS = EngineLimits(max_rows=40, max_source_tokens=41, max_batch_tokens=256)
+RECORDED = DecodingOptions(return_attention=True)
 OPTIONS = [DecodingOptions(), DecodingOptions(return_scores=True), DecodingOptions(3, 3)]
 
 
@@ -161,6 +164,46 @@ def test_rows_not_in_use_stay_in_bounds(family: Family) -> None:
     assert greedy_ids(engine, [source]) == greedy_ids(plain_engine(family), [source])
 
 
+# Recorded attention
+
+
+@pytest.mark.parametrize("alignment", [None, (1, 1)], ids=["mean", "one head"])
+def test_recorded_attention_is_that_of_a_second_pass(
+    family: Family, alignment: tuple[int, int] | None
+) -> None:
+    """Rows enter, leave and move while launches are pending, and some sequences are aborted."""
+    layer, head = alignment or (None, 0)
+    model = family.model(alignment_layer=layer, alignment_head=head, max_length_factor=1.5)
+    engine, chance = Engine(CudaRunner(model, LIMITS), LIMITS), random.Random(1)
+    options = [RECORDED, DecodingOptions(), RECORDED, replace(OPTIONS[2], return_attention=True)]
+    sequences = [
+        Sequence(number, source, options[number % 4])
+        for number, source in enumerate(tiny_sources(80, longest=30))
+    ]
+    waiting = [*sequences]
+    while waiting or engine.num_rows:
+        if engine.free_rows >= 12:
+            engine.admit([waiting.pop() for _ in range(min(4, len(waiting)))])
+        if chance.random() < 0.2:
+            engine.abort(chance.randrange(80))
+        for done in engine.step():
+            sequence = sequences[done.id]
+            if sequence.id % 4 == 3:  # a search
+                assert all(each.attention is None for each in done.hypotheses)
+            else:
+                check_recorded(model, sequence, done.hypotheses, 1e-5)
+    assert not cuda_runner(engine).records.of_rows
+
+
+def test_recording_changes_no_token(family: Family) -> None:
+    sources = tiny_sources(60)
+    recorded = [Sequence(number, source, RECORDED) for number, source in enumerate(sources)]
+    found = translate(cuda_engine(family), recorded)
+    assert [found[number][0].tokens for number in range(60)] == greedy_ids(
+        cuda_engine(family), sources
+    )
+
+
 # What graphs rely on
 
 
@@ -174,6 +217,7 @@ def addresses(runner: CudaRunner) -> list[int]:
         runner.output.weight,
         runner.output.bias,
         runner.uploads.arrived,
+        runner.records.weights,
         runner.model.encoder.embedding.table,
         runner.model.decoder.embedding.table,
         *runner.model.parameters(),
@@ -205,7 +249,9 @@ def test_what_is_captured_looks_at_no_value(family: Family) -> None:
         for function, shape in calls:
             function(*shape)
     assert len(calls) == len({(function.__name__, shape) for function, shape in calls})
-    assert {function.__name__ for function, _ in calls} == {"_encode", "_decode", "_move"}
+    assert {function.__name__ for function, _ in calls} == {
+        *("_encode", "_decode", "_decode_recording", "_move")
+    }
 
 
 def test_two_graphs_of_steps_serve_all_lengths(family: Family) -> None:
@@ -230,7 +276,9 @@ def test_every_step_is_of_a_shape_that_is_captured(
 
     monkeypatch.setattr(runner.graphs, "run", noting)
     greedy_ids(engine, tiny_sources(80))
-    translate(engine, [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(80))])
+    for kinds in (OPTIONS, [RECORDED]):
+        sequences = [Sequence(i, s, kinds[i % len(kinds)]) for i, s in enumerate(tiny_sources(80))]
+        translate(engine, sequences)
     assert ran <= captured
     steps = [shape for name, shape in ran if name == "_decode"]
     assert len(steps) >= 4

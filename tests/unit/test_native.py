@@ -32,10 +32,9 @@ from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import new_engine
 from model.config import Activation, DecoderKind, NormPosition
 from model.engine.engine import Engine
-from model.inspection.query import AttentionJob, AttentionKind, Reduction, resolve_query
 from model.precision import select_precision
 from model.sequence import DecodingOptions, EngineLimits, Hypothesis, Sequence
-from tests.attention_jobs import results
+from tests.attention_jobs import check_recorded
 from tests.tiny import (
     FIXED_SHORTLIST,
     LIMITS,
@@ -275,7 +274,7 @@ def test_recorded_attention_is_that_of_a_second_pass(
         else:
             waiting += entering
         for done in engine.step():
-            check_attention(model, finished[done.id], done.hypotheses)
+            check_recorded(model, finished[done.id], done.hypotheses, 0.02)
 
 
 @each_library
@@ -289,29 +288,6 @@ def test_recording_changes_no_token(library: Library) -> None:
     plain = greedy_ids(native_engine(model, library), sources)
     assert [found[number][0].tokens for number in range(40)] == plain
     assert all(found[number][0].attention is not None for number in range(40))
-
-
-def check_attention(
-    model: EncoderDecoder, sequence: Sequence, hypotheses: list[Hypothesis]
-) -> None:
-    """Checks the attention of a finished sequence: there is one only if it asked for it."""
-    if not sequence.options.return_attention:
-        assert all(hypothesis.attention is None for hypothesis in hypotheses)
-        return
-    (hypothesis,) = hypotheses
-    found = hypothesis.attention
-    assert found is not None
-    assert found.shape == (len(hypothesis.tokens), len(sequence.source))
-    config = model.config
-    heads = None if config.aligning_head is None else [config.aligning_head]
-    query = resolve_query(
-        config, [AttentionKind.CROSS], [config.aligning_layer], heads, Reduction.MEAN_HEADS
-    )
-    job = AttentionJob(sequence.source, hypothesis.tokens, (query,))
-    (maps,) = results(model, [job])
-    weights = maps[AttentionKind.CROSS][0, 0]
-    np.testing.assert_allclose(found, weights, atol=0.02)
-    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-4)
 
 
 @each_library

@@ -115,11 +115,11 @@ Integers = NDArray[np.int64]
 class Slot:
     """A pinned buffer on the host, with an event for its last copy."""
 
-    def __init__(self, size: int, device: torch.device) -> None:
+    def __init__(self, size: int, device: torch.device, dtype: torch.dtype = torch.long) -> None:
         is_cuda = device.type == "cuda"
         self.device = device
-        self.tensor = torch.zeros(size, dtype=torch.long, pin_memory=is_cuda)
-        self.numbers: Integers = self.tensor.numpy()
+        self.tensor = torch.zeros(size, dtype=dtype, pin_memory=is_cuda)
+        self.numbers: NDArray[Any] = self.tensor.numpy()
         self.event = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call]
 
     def copy(self, source: Tensor, target: Tensor) -> None:
@@ -158,13 +158,15 @@ class Uploads:
 
 
 class Downloads:
-    """Copies integers from the device to the host while the device goes on computing.
+    """Copies numbers from the device to the host while the device goes on computing.
 
     If all slots are in use, a copy overwrites the oldest one, even if it is unread.
     """
 
-    def __init__(self, size: int, device: torch.device, slots: int) -> None:
-        self.slots = cycle([Slot(size, device) for _ in range(slots)])
+    def __init__(
+        self, size: int, device: torch.device, slots: int, dtype: torch.dtype = torch.long
+    ) -> None:
+        self.slots = cycle([Slot(size, device, dtype) for _ in range(slots)])
 
     def fetch(self, numbers: Tensor) -> Slot:
         slot = next(self.slots)

@@ -8,7 +8,7 @@ of these values has its own decoding graphs, which serve sources and targets of 
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 from functools import partial
@@ -31,7 +31,8 @@ from model.backends.base import (
     first_token,
 )
 from model.backends.cuda.graphs import Downloads, Function, Graphs, Shape, Slot, Uploads
-from model.backends.decoder_batch import DecodingCache, StepBatch
+from model.backends.cuda.records import Records, Weights
+from model.backends.decoder_batch import DecodingCache, Recording, StepBatch
 from model.backends.encoder_batch import encode_padded, round_up, run_whole, upload
 from model.layers.attention import PLAIN, RowKernels, fuse_projections
 from model.sequence import BatchStats, EngineLimits, Sequence
@@ -111,7 +112,9 @@ class CudaRunner(ModelRunner):
         self.tables = model.encoder.embedding.table, model.decoder.embedding.table
         self.uploads = Uploads(2 * max(limits.max_batch_tokens, widest, rows + MOVES[-1]), device)
         self.chosen = torch.zeros(rows * self.tokens_per_call, dtype=torch.long, device=device)
-        self.downloads = Downloads(len(self.chosen), device, slots=self.pipeline_depth + 2)
+        slots = self.pipeline_depth + 2
+        self.downloads = Downloads(len(self.chosen), device, slots)
+        self.records = Records(config, rows, self.tokens_per_call, widest, device, slots)
         self.graphs = Graphs(device)
 
     def capture(self) -> None:
@@ -126,6 +129,7 @@ class CudaRunner(ModelRunner):
                 yield self._encode, (count, width)
         for shape in product(reversed(self.row_sizes), (self.tokens_per_call, 1)):
             yield self._decode, shape
+            yield self._decode_recording, shape
         for shape in product(reversed(MOVES), (False, True)):
             yield self._move, shape
 
@@ -136,12 +140,15 @@ class CudaRunner(ModelRunner):
         self.cache.clear()
         self.tokens.fill_(NO_TOKEN)
         self.first_ids.fill_(NO_TOKEN)
+        self.records.of_rows.clear()
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         """Encodes sequences; copies the first row of each beam to the beam's other rows."""
         waiting, source, target = list[Placed](), list[int](), list[int]()
         for sequence in sequences:
             waiting.append((row, sequence))
+            if sequence.options.return_attention and not sequence.options.needs_log_probs:
+                self.records.enter(row, len(sequence.source))
             end = row + sequence.options.beam_size
             source += [row] * (end - row - 1)
             target += range(row + 1, end)
@@ -197,15 +204,26 @@ class CudaRunner(ModelRunner):
         size = fit(self.row_sizes, rows)
         is_short = max_tokens < self.tokens_per_call or remaining.max() < self.tokens_per_call
         tokens = 1 if scored or is_short else self.tokens_per_call
-        self.graphs.run(self._decode, size, tokens)
+        records = self.records if self.records.of_rows else None
+        self.graphs.run(self._decode if records is None else self._decode_recording, size, tokens)
         slot = self.downloads.fetch(self.chosen[: tokens * size])
-        step = DecodeStep(tokens, partial(self._wait, slot, tokens, size, remaining))
+        add = None if records is None else records.fetch(tokens, size)
+        step = DecodeStep(tokens, partial(self._wait, slot, tokens, size, remaining, add))
         if not scored:
             return step
         return completed_step(replace(step.wait(), scores=self._scores(scored)))
 
-    def _wait(self, slot: Slot, num_tokens: int, size: int, remaining: Ids) -> Decoded:
+    def _wait(
+        self,
+        slot: Slot,
+        num_tokens: int,
+        size: int,
+        remaining: Ids,
+        add_weights: Callable[[], None] | None,
+    ) -> Decoded:
         slot.wait()
+        if add_weights is not None:
+            add_weights()
         rows, count = len(remaining), num_tokens * size
         best = slot.numbers[:count].reshape(num_tokens, size)[:, :rows].T.copy()
         if num_tokens > 1:
@@ -215,16 +233,26 @@ class CudaRunner(ModelRunner):
             best[is_after_end | is_after_limit] = -1
         return Decoded(best, computed_rows=size)
 
+    def attention(self, row: int, tokens: int) -> Weights | None:
+        return self.records.read(row, tokens)
+
     def _decode(self, rows: int, tokens: int) -> None:
         for chosen in self.chosen[: tokens * rows].view(tokens, rows):
             self._step(rows, chosen)
 
-    def _step(self, rows: int, chosen: Tensor) -> None:
+    def _decode_recording(self, rows: int, tokens: int) -> None:
+        parts = self.chosen[: tokens * rows].view(tokens, rows)
+        for chosen, recording in zip(parts, self.records.recordings(tokens, rows), strict=True):
+            self._step(rows, chosen, recording)
+
+    def _step(self, rows: int, chosen: Tensor, recording: Recording | None = None) -> None:
         """Decodes one token of each row, and writes it to `chosen` (B,)."""
         last = self.max_target_tokens - 1
         self.cache.positions[:rows].clamp_(max=last)  # the positions of free rows also advance
         tokens, widths = self.tokens[:rows, None], (last + 1, self.source_widths[-1])
-        hidden = run_whole(StepBatch(self.model.decoder, self.cache, tokens, widths, self.kernels))
+        decoder, kernels = self.model.decoder, self.kernels
+        batch = StepBatch(decoder, self.cache, tokens, widths, kernels, recording)
+        hidden = run_whole(batch)
         logits = self.logits[:rows]
         self.output.write_logits(hidden, logits)
         if self.config.forces_first:
@@ -252,6 +280,7 @@ class CudaRunner(ModelRunner):
         filler = [self.padding_row] * (count - len(source))
         self.uploads.send(np.array([source + filler, target + filler]))
         self.graphs.run(self._move, count, is_same_source)
+        self.records.move(source, target)
 
     def _move(self, count: int, is_same_source: bool) -> None:
         source, target = self.uploads.arrived[: 2 * count].view(2, count)
@@ -260,7 +289,8 @@ class CudaRunner(ModelRunner):
             values.index_copy_(0, target, values[source])
 
     def leave(self, first: int, end: int) -> None:
-        """Changes nothing, because a decode step treats free rows as padding rows."""
+        """Frees only records, because a decode step treats free rows as padding rows."""
+        self.records.leave(first)
 
 
 def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -> int:
@@ -340,5 +370,6 @@ def launch_all(kernels: RowKernels, device: torch.device, dtype: torch.dtype) ->
             kernels.attend(heads, heads.clone(), heads.clone(), ids[0], new)
         kernels.embed(0 * ids, 0 * ids, vector[0], vector[0], 1.0)
         kernels.add_norm(vector, vector, norm)
+        kernels.write_weights(heads, heads, ids[0], torch.zeros(1, 1, device=device))
         kernels.recur(vector, vector, torch.zeros_like(vector[0]))
         kernels.choose(vector[0], ids[0], ids[0].clone())
