@@ -187,10 +187,8 @@ def build_core(
         log_level=settings.log_level,
         log_format=settings.log_format,
     )
-    supervisor = Supervisor(config, devices, scheduler, metrics, start_worker)
-    supervisor.timeout_seconds = settings.worker_timeout_seconds
-    if on_failure is not None:
-        supervisor.on_failure = on_failure
+    timeout = settings.worker_timeout_seconds
+    supervisor = Supervisor(config, devices, scheduler, metrics, start_worker, on_failure, timeout)
     changes = ModelChanges(files, settings, supervisor, kinds_of, on_demand)
     is_needed = settings.suggestions or settings.monthly_characters > 0
     state = StateWatch(Database(settings.state), is_needed, metrics.state_usable.set)

@@ -203,32 +203,25 @@ class EmbeddingItem(WorkItem):
     is_per_token: bool = False  # a vector for each token, not one for the text
     # Without the model's final Normalize module, which scales vectors to length 1.
     is_raw: bool = False
-    is_bulk: bool = False
     unpooled: int = 0  # number of first tokens that are left out of the pooling
     is_query: bool = False  # whether the model's modules for queries compute it
-    id: int = 0
-
-    @property
-    def num_tokens(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(slots=True)
-class RerankItem(WorkItem):
-    """A pair to score; the value of its result is the score, as the 4 bytes of a float32."""
-
-    kind: ClassVar[str] = RERANK
-
-    model: str
-    # If the model distinguishes segments, the ids of the second segment are marked: the vocabulary
-    # size is added to each id.
-    ids: list[int]
     is_bulk: bool = False
     id: int = 0
 
     @property
     def num_tokens(self) -> int:
         return len(self.ids)
+
+
+class RerankItem(EmbeddingItem):
+    """A pair to score; the value of its result is the score, as the 4 bytes of a float32.
+
+    If the model distinguishes segments, the ids of the second segment are marked: the vocabulary
+    size is added to each id.
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str] = RERANK
 
 
 @dataclass(slots=True)

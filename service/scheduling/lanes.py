@@ -189,11 +189,7 @@ class Queue:
         self.pace = Pace()  # measured rate of the workers
         self.margin = Margin()  # measured errors of predicted times
 
-    def __len__(self) -> int:
-        return sum(map(len, self.buckets))
-
     def __bool__(self) -> bool:
-        """Returns whether an item waits; this is faster than counting the items."""
         for lane in self.lanes:  # a loop is faster than any() with a generator
             if lane.num_items:
                 return True

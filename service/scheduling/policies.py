@@ -77,7 +77,7 @@ class RowPolicy:
             longest = max(longest, item.tokens)
         rows = queue.occupancy + lanes.rows + new_rows
         occupancy = min(max_rows, rows)
-        ahead = queue.work_before(items) if len(lanes) else 0.0
+        ahead = queue.work_before(items) if queue else 0.0
         if len(items) > 1:
             ahead += min(1.0, max(0.0, rows - max_rows) / new_rows) * new_work
         return ahead + longest * occupancy, occupancy

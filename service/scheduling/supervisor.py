@@ -23,7 +23,6 @@ from service.scheduling.scheduler import Scheduler
 from service.workers.messages import (
     AnyFiles,
     DeviceLost,
-    Loaded,
     LoadFailed,
     Ping,
     Ready,
@@ -55,6 +54,10 @@ async def start_process(connection: socket.socket, threads: int) -> Process:
     return await start_module("service.workers.worker", [connection.fileno()], environment)
 
 
+Answer = Resident | LoadFailed | Unloaded
+"""The answers of a worker to a Load or an Unload."""
+
+
 class WorkerLostError(Exception):
     """A worker ended before it answered a Load or an Unload."""
 
@@ -67,21 +70,21 @@ class WorkerLink:
     writer: asyncio.WriteTransport
     config: WorkerConfig
     is_lost: bool = False
-    answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = field(default_factory=dict)
+    answers: dict[str, asyncio.Future[Answer]] = field(default_factory=dict)
 
     def send(self, message: ToWorker) -> None:
         """Sends a message without waiting. The message is lost if the worker is gone."""
         if not self.writer.is_closing():
             self.writer.write(channel.pack([message]))
 
-    async def ask(self, model: str, message: ToWorker) -> Loaded | LoadFailed | Unloaded:
+    async def ask(self, model: str, message: ToWorker) -> Answer:
         """Sends a Load or an Unload, and returns the worker's answer.
 
         Only one call for a model may wait at a time.
         """
         if self.is_lost:
             raise WorkerLostError(f"{self.name} has ended")
-        future: asyncio.Future[Loaded | LoadFailed | Unloaded]
+        future: asyncio.Future[Answer]
         future = self.answers[model] = asyncio.get_running_loop().create_future()
         self.send(message)
         try:
@@ -89,8 +92,8 @@ class WorkerLink:
         finally:
             self.answers.pop(model, None)
 
-    def hear(self, model: str, answer: Loaded | LoadFailed | Unloaded) -> None:
-        future = self.answers.get(model)
+    def hear(self, answer: Answer) -> None:
+        future = self.answers.get(answer.name)
         if future is not None and not future.done():
             future.set_result(answer)
 
@@ -126,7 +129,7 @@ class Supervisor:
         scheduler: Scheduler,
         metrics: Metrics,
         start_worker: StartWorker = start_process,
-        on_failure: Callable[[str], None] = logger.critical,
+        on_failure: Callable[[str], None] | None = None,
         timeout_seconds: float = 60.0,
     ) -> None:
         self.config = config
@@ -134,7 +137,7 @@ class Supervisor:
         self.scheduler = scheduler
         self.metrics = metrics
         self.start_worker = start_worker
-        self.on_failure = on_failure
+        self.on_failure = on_failure or logger.critical
         self.timeout_seconds = timeout_seconds
         self.ready: dict[str, dict[str, Resident]] = {}  # keys: worker name, then model name
         self.failure: str | None = None
@@ -267,9 +270,9 @@ class Supervisor:
                 raise
             kind = type(message).__name__
             logger.error("a message of %s was not handled (%s): %s", link.name, kind, fault(error))
-            if isinstance(message, Loaded):
-                name = message.resident.name
-                link.hear(name, LoadFailed("the log says more", name, type(error).__name__))
+            if isinstance(message, Resident):
+                reason = "the log says more"
+                link.hear(LoadFailed(reason, message.name, type(error).__name__))
 
     def _handle(self, link: WorkerLink, message: object) -> None:
         if isinstance(message, Report):
@@ -277,13 +280,12 @@ class Supervisor:
             self.scheduler.report(link, message)
         elif isinstance(message, Ready):
             self._welcome(link, message)
-        elif isinstance(message, Loaded):
-            name = message.resident.name
-            if name in self.files:  # else it was unloaded in the meantime
-                self._take(link, message.resident)
-                link.hear(name, message)
+        elif isinstance(message, Resident):
+            if message.name in self.files:  # else it was unloaded in the meantime
+                self._take(link, message)
+                link.hear(message)
         elif isinstance(message, Unloaded):
-            link.hear(message.name, message)
+            link.hear(message)
         elif isinstance(message, LoadFailed):
             self._miss(link, message)
         elif isinstance(message, DeviceLost):
@@ -307,7 +309,7 @@ class Supervisor:
         """
         names = self.config.models.names
         if failed.name in link.answers:
-            link.hear(failed.name, failed)
+            link.hear(failed)
         elif failed.name in names - self.initial:
             logger.error("%s cannot load a model any more: %s", link.name, failed.message)
             self.on_lost_model(failed.name)

@@ -2,14 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
 
 from service.errors import DeadlineExceededError
-from service.items import Result
+from service.items import Result, WorkItem
 from service.metrics.figures import NO_MODEL
 from service.models.catalog import Catalog
 from service.tasks.backend import Admitter, Lease
+from service.tasks.threads import INLINE_CHARS, run_sized
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -68,11 +73,42 @@ class RequestContext:
             seconds = self.client_seconds
         return self.started + seconds
 
-    async def admit(self, backend: Admitter, tokens: int, at_once: bool) -> Lease:
-        """Admits the request, which keeps its lease until `release`; later calls return it."""
+    async def admit(self, backend: Admitter, tokens: int, num_chars: int) -> Lease:
+        """Admits a request of about `tokens` tokens, which keeps its lease until `release`.
+
+        Later calls return the same lease. A long request is admitted before its texts are read.
+        """
         if self.lease is None:
+            at_once = num_chars > INLINE_CHARS
             self.lease = await backend.admit(tokens, at_once, self.account or self.address)
         return self.lease
+
+    async def tokenize(
+        self,
+        backend: Admitter,
+        tokens: int,
+        num_chars: int,
+        function: Callable[P, T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Admits a request of about `tokens` tokens, then runs the function that tokenises it.
+
+        Only admitted texts take memory for tokens.
+        """
+        await self.admit(backend, tokens, num_chars)
+        with self.stage("tokenize"):
+            return await run_sized(num_chars, self.deadline, function, *args, **kwargs)
+
+    async def compute(self, items: Sequence[WorkItem], is_bulk: bool) -> list[Result]:
+        """Submits items of the admitted request, and returns their results in order."""
+        assert self.lease is not None
+        if is_bulk:
+            for item in items:
+                item.is_bulk = True
+        results = await self.lease.submit(items, self.deadline).in_order()
+        self.add_times(results)
+        return results
 
     async def wait_for_models(self, backend: Admitter, names: Sequence[str]) -> None:
         """Waits until models on demand are loaded, at most until the deadline."""

@@ -41,7 +41,7 @@ from service.tasks.attention.results import (
 )
 from service.tasks.context import RequestContext
 from service.tasks.reranking import scores_of
-from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS
+from service.tasks.threads import CHARS_PER_TOKEN
 
 GROWTH = 2
 """A new translation has at most GROWTH times as many tokens as the old one, plus MORE_TOKENS.
@@ -102,7 +102,7 @@ async def compare(
     # New translations are not counted, because their number of passes is not known.
     num_chars = len(request.text) + len(request.target_text or request.text_pair or request.text)
     tokens = (num_chars // CHARS_PER_TOKEN + 1) * (1 + len(request.knockouts))
-    await context.admit(inspector.backend, tokens, at_once=num_chars > INLINE_CHARS)
+    await context.admit(inspector.backend, tokens, num_chars)
     (text,) = await inspector.read(model, request, context)
     source, target = text.source, text.target
     reply = KnockoutResponse(

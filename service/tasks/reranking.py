@@ -20,7 +20,7 @@ from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import Vectors
 from service.tasks.embedding.inputs import ScoreParameters
 from service.tasks.embedding.limits import check_num_inputs, check_num_tokens, find_long
-from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.tasks.threads import CHARS_PER_TOKEN
 
 
 class Scored(NamedTuple):
@@ -73,10 +73,8 @@ class Reranker:
         limit = served.tokenizer.max_tokens
         estimate = sum([min(size // CHARS_PER_TOKEN, limit) for size in sizes]) + 1
         num_chars = sum(map(len, {text for each in inputs for text in each}))
-        lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
-        deadline = context.deadline
-        with context.stage("tokenize"):
-            pairs = await run_sized(num_chars, deadline, tokenize, served, inputs, options)
+        arguments = served, inputs, options
+        pairs = await context.tokenize(self.backend, estimate, num_chars, tokenize, *arguments)
         inexact = [index for index, pair in enumerate(pairs) if not pair.is_exact]
         num_tokens = [pair.num_tokens for pair in pairs]
         truncate = self.settings.truncate if options.truncate is None else options.truncate
@@ -84,10 +82,8 @@ class Reranker:
         context.num_cut[served.name] = len(long)
         lengths = [len(pair.ids) for pair in pairs]
         check_num_tokens(lengths, self.settings.max_pending_tokens, param)
-        is_bulk = len(pairs) > self.settings.bulk_sentences
-        items = [RerankItem(served.name, ids_of(pair, served), is_bulk) for pair in pairs]
-        results = await lease.submit(items, deadline).in_order()
-        context.add_times(results)
+        items = [RerankItem(served.name, ids_of(pair, served)) for pair in pairs]
+        results = await context.compute(items, len(items) > self.settings.bulk_sentences)
         logits = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
         config, is_raw = served.config, options.raw_scores
         scores = scores_of(logits, config.is_raw if is_raw is None else is_raw)
@@ -115,10 +111,8 @@ class Reranker:
         keys = [*dict.fromkeys(key for each in inputs for key in zip(FORMS, each, strict=True))]
         num_chars = sum(len(text) for _, text in keys)
         estimate = min(num_chars // CHARS_PER_TOKEN, len(keys) * reader.max_tokens) + 1
-        lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
-        deadline = context.deadline
-        with context.stage("tokenize"):
-            texts = await run_sized(num_chars, deadline, read_forms, reader, keys, options)
+        arguments = reader, keys, options
+        texts = await context.tokenize(self.backend, estimate, num_chars, read_forms, *arguments)
         truncate = self.settings.truncate if options.truncate is None else options.truncate
         read, cut = dict(zip(keys, texts, strict=True)), set[int]()
         for form, column in zip(FORMS, zip(*inputs, strict=True), strict=True):
@@ -129,10 +123,8 @@ class Reranker:
         context.num_cut[reader.name] = len(cut)
         lengths = [len(text.ids) for text in texts]
         check_num_tokens(lengths, self.settings.max_pending_tokens, param)
-        is_bulk = len(inputs) > self.settings.bulk_sentences
-        items = [EmbeddingItem(reader.name, text.ids, True, False, is_bulk) for text in texts]
-        results = await lease.submit(items, deadline).in_order()
-        context.add_times(results)
+        items = [EmbeddingItem(reader.name, text.ids, is_per_token=True) for text in texts]
+        results = await context.compute(items, len(inputs) > self.settings.bulk_sentences)
         embedded = {}
         for key, text, result in zip(keys, texts, results, strict=True):
             vectors = np.frombuffer(result.value, np.float32).reshape(len(text.ids), -1)

@@ -3,10 +3,8 @@
 import os
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from queue import SimpleQueue
 
 from service.workers.loading import LoadedModel
@@ -21,27 +19,16 @@ would then wait up to 5 ms for the loading thread after each operation.
 """
 
 LoadOne = Callable[[], LoadedModel]
+Outcome = LoadedModel | Exception
+"""A loaded model, or the error that prevented the load."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A model that was loaded in `seconds`, or the error that prevented the load."""
-
-    name: str
-    loaded: LoadedModel | Exception
-    seconds: float
-
-
-def load_timed(
-    name: str, load: LoadOne, expected: tuple[type[Exception], ...] = (Exception,)
-) -> Outcome:
-    """Loads a model; catches errors of the types in `expected`."""
-    start = time.perf_counter()
+def outcome_of(load: LoadOne) -> Outcome:
+    # In `_run`, a variable would keep the error alive, and with it the weights that were read.
     try:
-        loaded: LoadedModel | Exception = load()
-    except expected as error:
-        loaded = error
-    return Outcome(name, loaded, time.perf_counter() - start)
+        return load()
+    except Exception as error:
+        return error
 
 
 class BackgroundLoads:
@@ -76,15 +63,18 @@ class BackgroundLoads:
             return True
         return self.waiting.pop(name, None) is not None
 
-    def finished(self) -> list[Outcome]:
-        """Returns the loads that have ended since the last call; leaves out dropped loads."""
+    def finished(self) -> list[tuple[str, Outcome]]:
+        """Returns the loads that have ended since the last call; leaves out dropped loads.
+
+        The strings are names of models.
+        """
         found = []
         while not self.outcomes.empty():
             thread, outcome = self.outcomes.get()
             os.eventfd_read(self.arrivals)
             self.num_running -= 1
             if thread is self.current:
-                found.append(outcome)
+                found.append((thread.name, outcome))
                 self.current = None
                 self._begin_next()
             if not self.num_running:
@@ -94,12 +84,12 @@ class BackgroundLoads:
     def _begin_next(self) -> None:
         if self.waiting and self.current is None:
             name = next(iter(self.waiting))
-            arguments = name, self.waiting.pop(name)
+            arguments = (self.waiting.pop(name),)
             self.current = threading.Thread(None, self._run, name, arguments, daemon=True)
             self.num_running += 1
             sys.setswitchinterval(SWITCH_SECONDS)
             self.current.start()
 
-    def _run(self, name: str, load: LoadOne) -> None:
-        self.outcomes.put((threading.current_thread(), load_timed(name, load)))
+    def _run(self, load: LoadOne) -> None:
+        self.outcomes.put((threading.current_thread(), outcome_of(load)))
         os.eventfd_write(self.arrivals, 1)

@@ -60,10 +60,7 @@ class Backlog(Generic[Item]):
         self.is_retry = False  # whether the batch in progress is a part of a failed batch
         self.given_up: set[int] = set()  # ids in `running` whose results are no longer wanted
 
-    def __len__(self) -> int:
-        return len(self.waiting) + sum(map(len, self.retries)) + len(self.running)
-
-    def __bool__(self) -> bool:  # faster than counting the items
+    def __bool__(self) -> bool:
         return bool(self.waiting or self.running or self.retries)
 
     @property
@@ -203,9 +200,6 @@ class Executor(ABC, Generic[Item, Queue]):
         # for the next step.
         self.cost = 0.0
         self.stats: list[BatchStats] = []  # model calls since the last `drain_stats`
-
-    def __len__(self) -> int:
-        return sum(map(len, self.backlogs))
 
     def __bool__(self) -> bool:
         return any(self.backlogs)

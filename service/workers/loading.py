@@ -1,7 +1,8 @@
 """Loads a model from its files, and warms it up for the executors."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -44,11 +45,11 @@ class LoadedModel:
     num_bytes: int = 0
     max_rows: int = 0
     config: ModelConfig | None = None
+    seconds: float = 0.0
 
-    def resident(self, name: str, seconds: float) -> Resident:
-        return Resident(
-            name, str(self.device), self.dtype, seconds, self.num_bytes, self.max_rows, self.config
-        )
+    def resident(self, name: str) -> Resident:
+        values = self.dtype, self.seconds, self.num_bytes, self.max_rows, self.config
+        return Resident(name, str(self.device), *values)
 
 
 Loaders = Mapping[type, Callable[[Any, WorkerConfig], LoadedModel]]
@@ -58,7 +59,9 @@ Loaders = Mapping[type, Callable[[Any, WorkerConfig], LoadedModel]]
 def load(loaders: Loaders, message: Load) -> LoadedModel:
     """Loads the model whose files a message contains, in any thread."""
     torch.set_num_threads(message.config.threads)  # applies to the calling thread only
-    return loaders[type(message.files)](message.files, message.config)
+    start = time.perf_counter()
+    loaded = loaders[type(message.files)](message.files, message.config)
+    return replace(loaded, seconds=time.perf_counter() - start)
 
 
 def load_translation_model(files: ModelFiles, config: WorkerConfig) -> LoadedModel:
@@ -75,7 +78,7 @@ def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
     model = engine.model
     executables = {
         TRANSLATE: engine,
-        EMBED: begin_batch(MeanOfMemory(model), model.device, embedding_job),
+        EMBED: begin_batch(MeanOfMemory(model), model.device),
         ATTENTION: partial(
             TeacherForcedPass,
             model,
@@ -107,13 +110,13 @@ def warm_up(engine: Engine) -> None:
 
 def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedModel:
     model = load_embedding_model(files, select_device(config.device), config.dtype)
-    begin = begin_batch(model, model.encoder.device, embedding_job)
+    begin = begin_batch(model, model.encoder.device)
     return loaded_texts(model, {EMBED: begin, ATTENTION: partial(TextCapturePass, model.encoder)})
 
 
 def load_cross_encoder(files: CrossEncoderFiles, config: WorkerConfig) -> LoadedModel:
     model = load_cross_encoder_model(files, select_device(config.device), config.dtype)
-    begin = begin_batch(model, model.encoder.device, lambda item: EmbeddingJob(item.ids))
+    begin = begin_batch(model, model.encoder.device)
     capture = partial(TextCapturePass, model.encoder, score=model.embed)
     return loaded_texts(model, {RERANK: begin, ATTENTION: capture})
 
@@ -126,15 +129,19 @@ def loaded_texts(model: EmbeddingModel, executables: Mapping[str, Any]) -> Loade
 
 
 def begin_batch(
-    model: Embedder, device: torch.device, job_of: Callable[[Any], EmbeddingJob]
-) -> Callable[[Sequence[Any]], EmbeddingEncode]:
+    model: Embedder, device: torch.device
+) -> Callable[[Sequence[EmbeddingItem]], EmbeddingEncode]:
     """Returns the function that begins to compute the vectors or scores of a batch of items."""
     tokens = batch_tokens(device.type == "cuda")
-    return lambda items: EmbeddingEncode(model, list(map(job_of, items)), tokens)
 
+    def begin(items: Sequence[EmbeddingItem]) -> EmbeddingEncode:
+        jobs = [
+            EmbeddingJob(each.ids, each.is_per_token, each.is_raw, each.unpooled, each.is_query)
+            for each in items
+        ]
+        return EmbeddingEncode(model, jobs, tokens)
 
-def embedding_job(item: EmbeddingItem) -> EmbeddingJob:
-    return EmbeddingJob(item.ids, item.is_per_token, item.is_raw, item.unpooled, item.is_query)
+    return begin
 
 
 def load_failed(name: str, error: Exception) -> LoadFailed:

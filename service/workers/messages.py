@@ -100,7 +100,7 @@ class Compute:
 class Load:
     """Server to worker: load one more model while other work continues.
 
-    The worker answers with Loaded or LoadFailed, unless an Unload drops the model before that.
+    The worker answers with Resident or LoadFailed, unless an Unload drops the model before that.
     """
 
     files: AnyFiles
@@ -123,7 +123,7 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A model as a worker has loaded it."""
+    """Worker to server: a model is loaded and warm. The answer to a Load, and a part of Ready."""
 
     name: str
     device: str
@@ -143,13 +143,6 @@ class Ready:
     """Worker to server: every model is loaded and warm. The keys are served names."""
 
     models: dict[str, Resident]
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Worker to server: the model of a Load is loaded and warm."""
-
-    resident: Resident
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +188,7 @@ class DeviceLost:
 
 
 ToWorker = WorkerConfig | Compute | Abort | Load | Unload | Ping
-FromWorker = Ready | LoadFailed | Loaded | Unloaded | Report | DeviceLost
+FromWorker = Ready | LoadFailed | Resident | Unloaded | Report | DeviceLost
 
 pickle_by_fields(Compute)
 pickle_by_fields(Report)

@@ -26,7 +26,7 @@ from service.ipc.channel import Channel
 from service.ipc.machine import WORKER_SLICE_SECONDS, freeze_heap, require_linux, set_time_slice
 from service.items import Done, Failed
 from service.logs import LogFormat
-from service.workers.background_load import BackgroundLoads, Outcome, load_timed
+from service.workers.background_load import BackgroundLoads, Outcome
 from service.workers.device_memory import (
     OUT_OF_MEMORY,
     free_memory,
@@ -36,13 +36,12 @@ from service.workers.device_memory import (
     memory_bytes,
 )
 from service.workers.executors import EXECUTORS, Executor
-from service.workers.loading import LOADERS, Loaders, load, load_failed
+from service.workers.loading import LOADERS, LoadedModel, Loaders, load, load_failed
 from service.workers.messages import (
     Abort,
     Compute,
     DeviceLost,
     Load,
-    Loaded,
     Ping,
     Ready,
     Report,
@@ -111,36 +110,34 @@ class Worker:
         self.shares = {kind: TimeShare(share) for kind, share in config.shares.items()}
         models = {}
         for files in config.models.files:
-            begin = partial(load, self.loaders, config.load(files))
-            outcome = load_timed(files.name, begin, (ModelError, *OUT_OF_MEMORY))
-            if isinstance(outcome.loaded, Exception):
-                self.channel.send(load_failed(outcome.name, outcome.loaded))
+            try:
+                loaded = load(self.loaders, config.load(files))
+            except (ModelError, *OUT_OF_MEMORY) as error:
+                self.channel.send(load_failed(files.name, error))
                 self.is_stopping = True
                 return
-            models[files.name] = self._add(outcome)
+            models[files.name] = self._add(files.name, loaded)
         freeze_heap()
         self.channel.send(Ready(models))
 
-    def _add(self, outcome: Outcome) -> Resident:
-        name, loaded = outcome.name, outcome.loaded
-        assert not isinstance(loaded, Exception)
+    def _add(self, name: str, loaded: LoadedModel) -> Resident:
         for kind, executable in loaded.executables.items():
             self.shares[kind].executors[name] = EXECUTORS[kind](executable, loaded.device)
-        return loaded.resident(name, outcome.seconds)
+        return loaded.resident(name)
 
     def _install(self) -> None:
         outcomes = self.loads.finished()
         while outcomes:
-            if not self._settle(outcomes.pop(0)):
+            if not self._settle(*outcomes.pop(0)):
                 # The traceback of the error keeps the weights alive until `_settle` returns.
                 give_back_memory()
 
-    def _settle(self, outcome: Outcome) -> bool:
-        if isinstance(outcome.loaded, Exception):
-            logger.error("%s cannot be loaded", outcome.name, exc_info=outcome.loaded)
-            self.channel.send(load_failed(outcome.name, outcome.loaded))
+    def _settle(self, name: str, outcome: Outcome) -> bool:
+        if isinstance(outcome, Exception):
+            logger.error("%s cannot be loaded", name, exc_info=outcome)
+            self.channel.send(load_failed(name, outcome))
             return False
-        self.channel.send(Loaded(self._add(outcome)))
+        self.channel.send(self._add(name, outcome))
         freeze_heap()
         return True
 

@@ -101,7 +101,7 @@ def test_slow_client_takes_no_room_of_other_requests(embedding_server: SocketSer
     admission = server.core.admission
     with ask_for_many_vectors(server) as connection:
         assert connection.recv(12) == b"HTTP/1.1 200"
-        assert not any(map(len, server.core.scheduler.queues["embed"].values()))
+        assert not any(server.core.scheduler.queues["embed"].values())
         until(lambda: not admission.requests)
         assert admission.tokens == 0
         assert server.translate("Hello.").status_code == 200

@@ -229,7 +229,7 @@ async def settle() -> None:
 def assert_idle(scheduler: Scheduler) -> None:
     for queues in scheduler.queues.values():
         for queue in queues.values():
-            assert not len(queue)
+            assert not queue
             for pair in queue.buckets:
                 for lane in (pair.interactive, pair.bulk):
                     assert (len(lane), lane.tokens, lane.rows) == (0, 0, 0)

@@ -31,7 +31,7 @@ def loaded_model() -> LoadedModel:
     return LoadedModel({}, torch.device("cpu"), "float32")
 
 
-def wait(loads: BackgroundLoads) -> list[Outcome]:
+def wait(loads: BackgroundLoads) -> list[tuple[str, Outcome]]:
     assert select.select([loads.fileno()], [], [], LIMIT_SECONDS)[0]
     return loads.finished()
 
@@ -40,9 +40,7 @@ def test_outcome_can_be_waited_for_and_is_returned_once(loads: BackgroundLoads) 
     assert not select.select([loads.fileno()], [], [], 0)[0]
     model = loaded_model()
     loads.begin("a", lambda: model)
-    (outcome,) = wait(loads)
-    assert outcome.name == "a"
-    assert outcome.loaded is model
+    assert wait(loads) == [("a", model)]
     assert loads.finished() == []
     assert not select.select([loads.fileno()], [], [], 0)[0]
 
@@ -62,10 +60,10 @@ def test_one_loads_after_the_other(loads: BackgroundLoads) -> None:
     assert begun == ["a"]
     assert sys.getswitchinterval() < USUAL_SWITCH_SECONDS
     may_end.set()
-    names = [outcome.name for outcome in wait(loads)]
-    while len(names) < 2:
-        names += [outcome.name for outcome in wait(loads)]
-    assert names == ["a", "b"]
+    found: list[tuple[str, Outcome]] = []
+    while len(found) < 2:
+        found += wait(loads)
+    assert [name for name, _ in found] == ["a", "b"]
     assert sys.getswitchinterval() == pytest.approx(USUAL_SWITCH_SECONDS)
 
 
@@ -81,7 +79,7 @@ def test_next_load_does_not_wait_for_a_dropped_load_that_hangs(loads: Background
     assert begun.wait(LIMIT_SECONDS)
     loads.begin("b", loaded_model)
     assert loads.drop("a")
-    assert [outcome.name for outcome in wait(loads)] == ["b"]
+    assert [name for name, _ in wait(loads)] == ["b"]
     may_end.set()
 
 
@@ -100,11 +98,11 @@ def test_dropped_load_has_no_outcome_though_its_model_is_loaded_again(
     assert not loads.drop("a")
     loads.begin("a", lambda: load(new))
     may_end.set()
-    found: list[Outcome] = []
+    found: list[tuple[str, Outcome]] = []
     while loads.num_running:
         found += wait(loads)
-    (outcome,) = found
-    assert outcome.loaded is new
+    ((_, outcome),) = found
+    assert outcome is new
 
 
 def test_load_that_is_dropped_before_its_turn_is_not_begun(loads: BackgroundLoads) -> None:
@@ -125,10 +123,10 @@ def test_load_that_is_dropped_before_its_turn_is_not_begun(loads: BackgroundLoad
     assert loads.drop("b")
     loads.begin("c", loaded_model)
     may_end.set()
-    found: list[Outcome] = []
+    found: list[tuple[str, Outcome]] = []
     while loads.num_running:
         found += wait(loads)
-    assert [each.name for each in found] == ["a", "c"]
+    assert [name for name, _ in found] == ["a", "c"]
     assert not begun
 
 

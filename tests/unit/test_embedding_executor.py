@@ -65,7 +65,7 @@ class Bench:
     def finish(self) -> tuple[list[int], list[int]]:
         done: list[int] = []
         failed: list[int] = []
-        while len(self.executor):
+        while self.executor:
             try:
                 done += [each.id for each in self.executor.step()]
             except RuntimeError:
@@ -90,7 +90,7 @@ def test_waiting_texts_are_computed_together(bench: Bench) -> None:
     assert np.frombuffer(first[1].value, dtype=np.float32).tolist() == [2, SHORT]
     assert bench.executor.drain_stats() == [BatchStats("embed", 3, 3 * SHORT, 0)]
     assert not bench.executor.drain_stats()
-    assert not len(bench.executor)
+    assert not bench.executor
 
 
 def test_batch_has_a_limited_number_of_tokens(bench: Bench) -> None:
@@ -148,7 +148,6 @@ def test_share_of_the_oldest_is_not_saved_up(bench: Bench) -> None:
 def test_aborted_texts_are_not_computed(bench: Bench) -> None:
     bench.executor.add(text(number) for number in range(4))
     bench.executor.abort([1, 3, 77])
-    assert len(bench.executor) == 2
     assert bench.finish() == ([0, 2], [])
     assert bench.batches == [[0, 2]]
 
@@ -164,7 +163,7 @@ def test_batch_ends_when_all_of_its_texts_are_aborted(bench: Bench) -> None:
     bench.executor.add([text(0, LONG)])
     bench.executor.step()
     bench.executor.abort([0])
-    assert not len(bench.executor)
+    assert not bench.executor
     bench.executor.add([text(1, LONG)])
     assert bench.finish() == ([1], [])
 
@@ -216,7 +215,7 @@ def text_of(number: int, ids: list[int], **options: bool) -> EmbeddingItem:
 def vectors(executor: EmbeddingExecutor, items: Sequence[EmbeddingItem]) -> dict[int, bytes]:
     executor.add(items)
     found: dict[int, bytes] = {}
-    while len(executor):
+    while executor:
         try:
             found |= {each.id: each.value for each in executor.step()}
         except ModelError:

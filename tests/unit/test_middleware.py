@@ -209,7 +209,7 @@ def call_admitted(app: ASGIApp, backend: FakeBackend) -> list[tuple[str, int]]:
 
 async def admit(scope: Scope, backend: FakeBackend, tokens: int = 5) -> None:
     context: RequestContext = scope["state"]["context"]
-    lease = await context.admit(cast("Backend", backend), tokens, at_once=False)
+    lease = await context.admit(cast("Backend", backend), tokens, num_chars=0)
     assert cast("object", lease) is backend
 
 

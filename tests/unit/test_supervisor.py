@@ -17,7 +17,6 @@ from service.items import Done
 from service.scheduling.supervisor import LoadRefusedError, Supervisor
 from service.workers.messages import (
     FromWorker,
-    Loaded,
     LoadFailed,
     ModelSet,
     Ready,
@@ -260,13 +259,13 @@ async def test_worker_that_started_with_an_earlier_model_of_the_same_name_loads_
     await unloading
     loading = asyncio.create_task(supervisor.load(replace(FILES), {}))
     await settle()
-    first.say(Loaded(RESIDENT))
+    first.say(RESIDENT)
     await loading
     second.say(READY)
     await until(lambda: len(supervisor.ready) == 2)
     assert [[*each.max_rows] for each in supervisor.scheduler.workers.values()] == [["en-pt"], []]
     second.say(Unloaded("en-pt"))
-    second.say(Loaded(RESIDENT))
+    second.say(RESIDENT)
     await until(lambda: all(supervisor.ready.values()))
     await supervisor.stop()
 
@@ -314,7 +313,7 @@ async def test_fault_of_the_server_does_not_end_a_worker(
         else:
             loading = asyncio.create_task(supervisor.load(replace(FILES, target="de"), {}))
             await settle()
-            process.say(Loaded(replace(RESIDENT, name="en-de")))
+            process.say(replace(RESIDENT, name="en-de"))
             await until(lambda: "en-de" not in supervisor.files)
             process.say(Unloaded("en-de"))
             with pytest.raises(LoadRefusedError):

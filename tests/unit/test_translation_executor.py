@@ -5,7 +5,7 @@ import torch
 
 from model.checkpoints.build import new_engine
 from model.engine.engine import Engine
-from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Hypothesis
+from model.sequence import DecodingOptions, EngineLimits, Finished, Hypothesis
 from service.items import TRANSLATE, TranslationItem
 from service.workers.executors import TranslationExecutor
 from service.workers.messages import WorkerConfig
@@ -50,7 +50,7 @@ def finish(executor: TranslationExecutor) -> tuple[list[int], list[int]]:
     """Runs steps until nothing is left; returns ids of done and of failed sentences."""
     done: list[int] = []
     failed: list[int] = []
-    while len(executor):
+    while executor:
         found = step(executor)
         done += found[0]
         failed += found[1]
@@ -106,25 +106,14 @@ def test_items_without_free_rows_wait_in_order(
     assert (sorted(done), failed) == ([*first[1:], *late[1:]], [])
 
 
-def test_waiting_items_are_encoded_together(executor: TranslationExecutor) -> None:
-    executor.add(items(1, 2))
-    executor.add(items(3))
-    assert (len(executor), executor.num_running, executor.engine.num_rows) == (3, 0, 0)
-    assert step(executor) == ([], [])
-    assert (len(executor), executor.num_running, executor.engine.num_rows) == (3, 3, 3)
-    assert executor.has_stats
-    assert executor.drain_stats() == [BatchStats("encode", 3, 6, 0), BatchStats("decode", 3, 3, 0)]
-    assert not executor.has_stats
-
-
 def test_items_join_the_batch_and_leave_it_one_by_one(executor: TranslationExecutor) -> None:
     executor.add(items(1))
     assert step(executor) == ([], [])
     executor.add(items(2, beam=3, is_bulk=True))
     assert step(executor) == ([1], [])
-    assert (len(executor), executor.num_running, executor.engine.num_rows) == (1, 1, 3)
+    assert (executor.num_running, executor.engine.num_rows) == (1, 3)
     assert step(executor) == ([2], [])
-    assert (len(executor), executor.num_running, executor.engine.num_rows) == (0, 0, 0)
+    assert (executor.num_running, executor.engine.num_rows) == (0, 0)
 
 
 def test_aborted_item_that_waits_is_not_admitted(
@@ -132,7 +121,6 @@ def test_aborted_item_that_waits_is_not_admitted(
 ) -> None:
     executor.add(items(1, 2, 3))
     executor.abort([1, 3, 77])
-    assert len(executor) == 1
     assert finish(executor) == ([2], [])
     assert admitted(script) == [2]
     assert not script.aborted
@@ -145,7 +133,7 @@ def test_rows_of_an_aborted_item_are_free_at_once(
     executor.step()
     executor.abort([1])
     assert script.aborted == [1]
-    assert (len(executor), executor.engine.num_rows) == (0, 0)
+    assert executor.engine.num_rows == 0
     assert not executor.current.given_up  # ids of aborted items do not pile up
     executor.add(items(2, beam=MAX_ROWS))
     assert finish(executor) == ([2], [])
@@ -162,17 +150,6 @@ def test_item_at_fault_fails_alone_and_the_others_are_decoded_again(
     assert executor.engine.num_rows == 0
 
 
-def test_one_half_is_decoded_at_a_time(executor: TranslationExecutor, script: Script) -> None:
-    """In one batch, the halves would fail again."""
-    script.poison = {103}
-    executor.add(items(1, 2, 3, 4))
-    running = []
-    while len(executor):
-        step(executor)
-        running.append([*executor.current.running])
-    assert running == [[], [1, 2], [], [], [], [4], []]
-
-
 def test_items_that_arrive_during_retries_wait_for_their_end(
     executor: TranslationExecutor, script: Script
 ) -> None:
@@ -181,9 +158,8 @@ def test_items_that_arrive_during_retries_wait_for_their_end(
     assert step(executor) == ([], [])
     executor.add(items(3))
     executor.add(items(4))
-    assert len(executor) == 4
     running = []
-    while len(executor):
+    while executor:
         step(executor)
         running.append([*executor.current.running])
     assert running == [[], [2], [], [3, 4], []]
@@ -229,45 +205,28 @@ def test_item_that_cannot_be_encoded_fails_alone(
     assert finish(executor) == ([1, 3], [2])
 
 
-def test_aborted_item_of_a_failed_batch_is_not_decoded_again(
-    executor: TranslationExecutor, script: Script
+@pytest.mark.parametrize(
+    ("aborted", "done", "failed"),
+    [([1, 3], [2], [4]), ([1, 2], [3], [4]), ([1, 2, 3, 4], [], [])],
+    ids=["one of each half", "the half that is decoded", "all"],
+)
+def test_aborted_items_of_a_failed_batch_are_not_decoded_again(
+    aborted: list[int],
+    done: list[int],
+    failed: list[int],
+    executor: TranslationExecutor,
+    script: Script,
 ) -> None:
     script.poison, script.stuck = {104}, {101}
     executor.add(items(1, 2, 3, 4))
     step(executor)
     step(executor)
     assert [*executor.current.running] == [1, 2]
-    executor.abort([1, 3])  # one is decoded, one waits
-    assert script.aborted == [1]
-    assert len(executor) == 2
-    assert finish(executor) == ([2], [4])
-    assert admitted(script)[4:] == [1, 2, 4]
-
-
-def test_half_whose_items_are_all_aborted_makes_way_for_the_other(
-    executor: TranslationExecutor, script: Script
-) -> None:
-    script.poison, script.stuck = {104}, {101, 102}
-    executor.add(items(1, 2, 3, 4))
-    step(executor)
-    step(executor)
-    executor.abort([1, 2])
-    assert (len(executor), executor.engine.num_rows) == (2, 0)
-    assert finish(executor) == ([3], [4])
-
-
-def test_failed_batch_whose_items_are_all_aborted_is_gone(
-    executor: TranslationExecutor, script: Script
-) -> None:
-    script.poison, script.stuck = {104}, {101}
-    executor.add(items(1, 2, 3, 4))
-    step(executor)
-    step(executor)
-    executor.abort([1, 2, 3, 4])
-    assert (len(executor), executor.num_running, executor.engine.num_rows) == (0, 0, 0)
+    executor.abort(aborted)
+    assert script.aborted == [number for number in aborted if number < 3]
     executor.add(items(5, 6))
-    assert finish(executor) == ([5, 6], [])
-    assert admitted(script)[-2:] == [5, 6]
+    assert finish(executor) == ([*done, 5, 6], failed)
+    assert not {*aborted} & {*admitted(script)[6:]}
 
 
 def test_fault_without_items_fails_none(executor: TranslationExecutor) -> None:
@@ -275,7 +234,7 @@ def test_fault_without_items_fails_none(executor: TranslationExecutor) -> None:
     executor.step()
     executor.abort([1])
     assert executor.isolate() == []
-    assert not len(executor)
+    assert not executor
 
 
 def test_item_that_is_left_alone_in_the_engine_is_at_fault(
@@ -287,16 +246,6 @@ def test_item_that_is_left_alone_in_the_engine_is_at_fault(
     executor.abort([1])
     script.poison = {102}
     assert step(executor) == ([], [2])
-
-
-@pytest.mark.parametrize("rows", [1, 16])
-@pytest.mark.parametrize("low_latency", [False, True])
-def test_engine_has_low_latency_for_other_work(
-    executor: TranslationExecutor, rows: int, low_latency: bool
-) -> None:
-    executor.add(items(*range(rows)))
-    executor.step(low_latency)
-    assert executor.engine.low_latency is low_latency
 
 
 @pytest.mark.parametrize("ending", ["aborted", "done", "failed"])
@@ -313,7 +262,7 @@ def test_engine_has_low_latency_until_bulk_work_ends(
     else:
         script.poison = {199} if ending == "failed" else set()
         finish(executor)
-    assert not len(executor)
+    assert not executor
     executor.add(items(*range(NUM_ROWS)))
     executor.step()
     low_latency.append(executor.engine.low_latency)
@@ -335,7 +284,7 @@ def test_sentence_that_is_decoded_again_has_the_same_translation(
             for number, source in enumerate(sources)
         )
         found: dict[int, list[Hypothesis]] = {}
-        while len(executor):
+        while executor:
             try:
                 found |= {done.id: done.value for done in executor.step()}
             except RuntimeError:

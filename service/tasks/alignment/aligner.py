@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from model.inspection.query import AttentionJob
 from model.tokenization.tokenizer import TokenizedText
 from service.errors import loading
-from service.items import AttentionItem, Result, TranslationItem
+from service.items import AttentionItem, Result
 from service.settings import Settings
 from service.tasks.attention.query import Aligner, aligner_of
 from service.tasks.backend import Admitter
@@ -68,9 +68,9 @@ class PairAligner:
     ) -> list[NDArray[np.float32]]:
         results: list[Result] = []
         # All items together decide about the bulk lane. A part alone may have too few items.
-        _use_bulk_lane(items, self.settings)
+        is_bulk = len(items) > self.settings.bulk_sentences
         for part in grouped(items, _num_weights, self.settings.max_attention_values):
-            results += await submit_all(part, self.backend, self.settings, context)
+            results += await context.compute(part, is_bulk)
         maps = [values for result in results for values in result.value[0].values()]
         return [values[0, 0] for values in maps]  # (1, 1, T, S)
 
@@ -86,26 +86,6 @@ async def resident(backend: Admitter, name: str) -> Resident:
     if found is None:
         raise loading()
     return found
-
-
-def _use_bulk_lane(items: Sequence[AttentionItem | TranslationItem], settings: Settings) -> None:
-    if len(items) > settings.bulk_sentences:
-        for item in items:
-            item.is_bulk = True
-
-
-async def submit_all(
-    items: Sequence[AttentionItem | TranslationItem],
-    backend: Admitter,
-    settings: Settings,
-    context: RequestContext,
-) -> list[Result]:
-    tokens = sum(item.num_tokens for item in items)
-    _use_bulk_lane(items, settings)
-    lease = await context.admit(backend, tokens, at_once=False)
-    results = await lease.submit(items, context.deadline).in_order()
-    context.add_times(results)
-    return results
 
 
 def _num_weights(item: AttentionItem) -> int:

@@ -16,7 +16,7 @@ from service.items import AttentionItem, TranslationItem
 from service.models.catalog import Catalog
 from service.models.served import NotLoadedError, ServedEmbedder, ServedReranker
 from service.settings import Settings
-from service.tasks.alignment.aligner import resident, submit_all
+from service.tasks.alignment.aligner import resident
 from service.tasks.attention.models import (
     InspectedModel,
     LoadedDirection,
@@ -41,7 +41,7 @@ from service.tasks.attention.results import (
 )
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
-from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.tasks.threads import CHARS_PER_TOKEN, run_sized
 from service.text.detection import LanguageDetector
 
 
@@ -149,13 +149,12 @@ class Inspector:
         is_split: bool,
         context: RequestContext,
     ) -> list[TokenizedText]:
-        """Admits a request, then tokenises it: only admitted texts take memory for tokens."""
         num_chars = sum(len(text) for each in inputs for text in each)
         num_chars += len(inputs) * len(model.prompt)
         estimate = num_chars // CHARS_PER_TOKEN + 1
-        await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
-        with context.stage("tokenize"):
-            return await run_sized(num_chars, context.deadline, model.tokenize, inputs, is_split)
+        return await context.tokenize(
+            self.backend, estimate, num_chars, model.tokenize, inputs, is_split
+        )
 
     async def _complete(
         self,
@@ -186,7 +185,7 @@ class Inspector:
             TranslationItem(model.name, source.ids, options, vocabularies.first_id)
             for source in sources
         ]
-        results = await submit_all(items, self.backend, self.settings, context)
+        results = await context.compute(items, len(items) > self.settings.bulk_sentences)
         return [vocabularies.target.detokenize(each.value[0].tokens) for each in results]
 
     def _check_size(
@@ -205,5 +204,5 @@ class Inspector:
     ) -> list[Any]:
         """Returns the answers to the queries of each job."""
         items = [AttentionItem(model.name, job) for job in jobs]
-        results = await submit_all(items, self.backend, self.settings, context)
+        results = await context.compute(items, len(items) > self.settings.bulk_sentences)
         return [each.value for each in results]

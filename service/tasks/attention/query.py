@@ -67,11 +67,11 @@ def attention_query(config: InspectedConfig, request: AttentionRequest) -> Atten
         AttentionNorm(request.norm),
     )
     if request.format == "bertviz":
-        check_equal_layers({str(kind): len(layers) for kind, layers in query.layers.items()})
+        _check_equal_layers({kind: len(layers) for kind, layers in query.layers.items()})
     return query
 
 
-def check_equal_layers(num_layers: Mapping[str, int]) -> None:
+def _check_equal_layers(num_layers: Mapping[AttentionKind, int]) -> None:
     """Refuses kinds with different numbers of layers: bertviz cannot show such kinds together."""
     if len(set(num_layers.values())) > 1:
         counts = ", ".join(f"{count} of {kind}" for kind, count in num_layers.items())

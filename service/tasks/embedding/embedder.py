@@ -28,7 +28,7 @@ from service.tasks.embedding.limits import (
     find_prompt,
     prompt_for,
 )
-from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.tasks.threads import CHARS_PER_TOKEN
 
 Vectors = NDArray[np.float32]
 """Embeddings: n vectors of D numbers each, (n, D)."""
@@ -134,25 +134,17 @@ class Embedder:
         sizes = list(map(len, query.inputs))
         num_chars = sum(sizes) + len(sizes) * len(prompt)
         estimate = sum([min(size // CHARS_PER_TOKEN, reader.max_tokens) for size in sizes]) + 1
-        lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
-        deadline = context.deadline
-        start = time.perf_counter()
-        try:
-            texts = await run_sized(num_chars, deadline, read_all, query, reader, prompt)
-        finally:
-            context.add("tokenize", time.perf_counter() - start)
+        arguments = query, reader, prompt
+        texts = await context.tokenize(self.backend, estimate, num_chars, read_all, *arguments)
         usage = self._usage(query, reader, texts, sum(sizes))
         context.num_cut[reader.name] = len(usage.truncated)
         is_raw = not (query.is_normalized or query.is_per_token)
-        is_bulk = len(texts) > self.settings.bulk_sentences
-        options = query.is_per_token, is_raw, is_bulk
+        options = query.is_per_token, is_raw
         items = [
             EmbeddingItem(reader.name, text.ids, *options, text.unpooled, reader.is_query)
             for text in texts
         ]
-        results = await lease.submit(items, deadline).in_order()
-        context.add_times(results)
-        return results, usage
+        return await context.compute(items, len(items) > self.settings.bulk_sentences), usage
 
     def _usage(
         self, query: EmbedQuery, reader: TextReader, texts: Sequence[ReadText], num_chars: int

@@ -22,7 +22,7 @@ from service.tasks.alignment.alignment import in_given, moved
 from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
 from service.tasks.detection import DetectionPool
-from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.tasks.threads import CHARS_PER_TOKEN, run_sized
 from service.tasks.translation import phrases
 from service.tasks.translation.aligning import align_words, insert_tags
 from service.tasks.translation.fidelity import complete, guard
@@ -189,7 +189,7 @@ class Translator:
         deadline = context.deadline
         num_chars = sum(map(len, request.texts))
         estimate = num_chars // CHARS_PER_TOKEN + 1
-        lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        lease = await context.admit(self.backend, estimate, num_chars)
         started = time.perf_counter()
         try:
             texts = None
