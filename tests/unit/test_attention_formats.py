@@ -15,8 +15,6 @@ from pydantic import BaseModel
 from model.tokenization.tokenizer import Tokenizer
 from service.api.attention.bodies import bertviz_reply, choose_format
 from service.api.responses import json_chunks
-from service.errors import InvalidRequestError
-from service.tasks.attention.query import check_equal_layers
 from service.tasks.attention.replies import (
     AttentionItemBody,
     AttentionResponse,
@@ -131,17 +129,6 @@ def test_bertviz_renders_a_text_that_is_embedded(tokenizer: Tokenizer, view: Any
     (shown,) = params["attention"]
     assert_array_equal(np.array(shown["attn"], dtype=np.float32), item.attentions[0].data)
     assert shown["left_text"] == shown["right_text"]
-
-
-def test_bertviz_fails_at_unequal_layers_which_are_refused(tokenizer: Tokenizer) -> None:
-    six = bertviz_arguments(made_up_item(tokenizer, ("encoder",), layers=6))
-    two = bertviz_arguments(made_up_item(tokenizer, ("cross",), layers=2))
-    with pytest.raises(IndexError):
-        bertviz.head_view(**{**two, "encoder_attention": six["encoder_attention"]})
-    with pytest.raises(InvalidRequestError, match="not 6 of encoder, 2 of cross; .* 0 to 1$"):
-        check_equal_layers({"encoder": 6, "cross": 2})
-    check_equal_layers({"encoder": 2, "cross": 2})
-    check_equal_layers({"encoder": 6})
 
 
 @pytest.mark.parametrize(

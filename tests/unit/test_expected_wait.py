@@ -24,6 +24,10 @@ def clock() -> Iterator[Clock]:
         yield clock
 
 
+def steady() -> float:
+    return 1.0
+
+
 def noise() -> float:
     """Steps take between a third and three times as long."""
     return random.lognormvariate(0, 0.5)
@@ -35,37 +39,26 @@ def pauses() -> float:
 
 
 def goodput(
-    clock: Clock, factor: float, deadline: float, disturbance: Callable[[], float] = lambda: 1.0
+    clock: Clock, factor: float, deadline: float, disturbance: Callable[[], float] = steady
 ) -> Simulation:
     simulation = Simulation(clock, disturbance)
     simulation.offer(factor * simulation.capacity, SECONDS, deadline)
     return simulation
 
 
+@pytest.mark.parametrize("disturbance", [steady, noise, pauses])
 @pytest.mark.parametrize("deadline", [2.0, 20.0])
 def test_goodput_stays_when_three_times_the_capacity_is_offered(
-    clock: Clock, deadline: float
-) -> None:
-    since = SECONDS / 3
-    at_capacity = len(goodput(clock, 1.0, deadline).outcomes("ok", since))
-    overload = goodput(clock, 3.0, deadline)
-    assert len(overload.outcomes("ok", since)) >= 0.9 * at_capacity
-    late = len(overload.outcomes("late"))
-    assert late <= 0.01 * len(overload.outcomes("ok"))
-    assert len(overload.outcomes("refused")) > at_capacity
-
-
-@pytest.mark.parametrize("disturbance", [noise, pauses])
-@pytest.mark.parametrize("deadline", [2.0, 20.0])
-def test_few_requests_are_late_if_the_workers_are_irregular(
     clock: Clock, deadline: float, disturbance: Callable[[], float]
 ) -> None:
+    """Few requests are late, also if the workers are irregular."""
     since = SECONDS / 3  # the first requests are admitted without a prediction
     at_capacity = len(goodput(clock, 1.0, deadline, disturbance).outcomes("ok", since))
     overload = goodput(clock, 3.0, deadline, disturbance)
     num_ok = len(overload.outcomes("ok", since))
     assert num_ok >= 0.9 * at_capacity
     assert len(overload.outcomes("late", since)) <= 0.01 * num_ok
+    assert len(overload.outcomes("refused")) > at_capacity
 
 
 def test_margin_follows_the_errors_of_predictions(clock: Clock) -> None:

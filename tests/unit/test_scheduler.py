@@ -18,12 +18,10 @@ from tests.unit.scheduling import (
     finish,
     make_scheduler,
     numbers,
-    pairs,
     sample,
     sentences,
     settle,
     slots,
-    texts,
 )
 
 
@@ -70,14 +68,6 @@ async def test_results_of_one_report_finish_in_the_order_of_their_deadlines(
     assert finished == [3, 5, 2, 4]
 
 
-async def test_items_of_several_kinds_are_one_submission(
-    scheduler: Scheduler, worker: FakeWorker
-) -> None:
-    request = await begun(scheduler, [*texts(1), *pairs(1, first=5), *sentences(1, first=9)])
-    worker.finish(*reversed(worker.given))
-    assert numbers(await request) == [2, 5, 9]
-
-
 async def test_waiting_sentences_are_dispatched_as_rows_become_free(scheduler: Scheduler) -> None:
     worker = FakeWorker(scheduler, rows=2)
     request = await begun(scheduler, sentences(5))
@@ -92,15 +82,6 @@ async def test_waiting_sentences_are_dispatched_as_rows_become_free(scheduler: S
     assert all(result.queue_seconds >= 0 and result.device_seconds > 0 for result in results)
     assert results[4].queue_seconds > results[0].queue_seconds
     assert (slots(scheduler, "used"), slots(scheduler, "free")) == (0, 2)
-
-
-async def test_workers_share_the_waiting_sentences(scheduler: Scheduler) -> None:
-    workers = [FakeWorker(scheduler, f"worker-{number}", rows=8) for number in range(3)]
-    request = await begun(scheduler, sentences(10))
-    assert sorted(len(worker.given) for worker in workers) == [3, 3, 4]
-    for worker in workers:
-        worker.finish(*worker.given)
-    await request
 
 
 async def test_bulk_work_leaves_rows_free_for_a_later_sentence(scheduler: Scheduler) -> None:
@@ -126,13 +107,6 @@ async def test_bulk_work_takes_all_rows_where_a_beam_needs_them(
     worker.finish(1)
     worker.finish(2)
     await request
-
-
-async def test_worker_with_most_free_rows_gets_a_single_sentence(scheduler: Scheduler) -> None:
-    first, second = (FakeWorker(scheduler, name, rows=8) for name in ("a", "b"))
-    requests = [await begun(scheduler, sentences(1)) for _ in range(6)]
-    assert (len(first.given), len(second.given)) == (3, 3)
-    await finish([first, second], requests)
 
 
 async def test_rows_ahead_wait_in_the_workers_of_a_model() -> None:

@@ -48,28 +48,14 @@ async def test_closed_submission_wakes_its_waiter_and_cancels_its_items(
     assert (cancelled(scheduler, "running"), cancelled(scheduler, "queued")) == (2, 3)
 
 
-async def test_failed_sentence_is_noticed_before_the_sentences_ahead_of_it_have_ended(
-    scheduler: Scheduler,
-) -> None:
-    """Guards a fault: results were awaited in order, so that the first sentence held up an error.
-
-    The sentences that are left leave the worker and the queue at once.
-    """
-    worker = FakeWorker(scheduler, rows=3)
-    bad = await begun(scheduler, sentences(5))
-    worker.fail(2)
-    assert not worker.held
-    assert (cancelled(scheduler, "running"), cancelled(scheduler, "queued")) == (2, 2)
-    with pytest.raises(InternalError, match="RuntimeError"):
-        await bad
-
-
 async def test_error_takes_the_place_of_results_that_have_not_been_read(
     scheduler: Scheduler, worker: FakeWorker
 ) -> None:
+    """A later error changes nothing."""
     submission = scheduler.submit(sentences(3), time.perf_counter() + FOREVER)
     worker.finish(1)
     worker.fail(2)
+    submission.fail(UnavailableError("a later error"))
     for _ in range(2):
         with pytest.raises(InternalError, match="RuntimeError"):
             await submission.batch()

@@ -13,7 +13,6 @@ from service.items import (
     ATTENTION,
     BUCKET_TOKENS,
     CAPACITY_TOKENS,
-    EMBED,
     TRANSLATE,
     Done,
     Failed,
@@ -69,7 +68,11 @@ KINDS = [
 ]
 
 
-@pytest.fixture(params=KINDS, ids=lambda kind: kind.labels["task"])
+def kind_of(kind: Kind) -> str:
+    return kind.labels["task"]
+
+
+@pytest.fixture(params=KINDS, ids=kind_of)
 def kind(request: pytest.FixtureRequest) -> Kind:
     found = request.param
     assert isinstance(found, Kind)
@@ -98,16 +101,6 @@ async def test_worker_holds_few_items_at_once(
     assert numbers(await request) == list(range(2, kind.most + 5))
 
 
-async def test_items_of_all_models_share_the_slots(
-    scheduler: Scheduler, worker: FakeWorker
-) -> None:
-    request = await begun(scheduler, [*pairs(MAX_SLOTS), *pairs(2, "pt-en", first=50)])
-    assert len(worker.held) == MAX_SLOTS
-    worker.finish_all()
-    assert numbers(await request)[-2:] == [50, 51]
-    assert worker.received[MAX_SLOTS + 1].model == "pt-en"
-
-
 async def test_oldest_item_is_dispatched_next_whatever_its_model(
     scheduler: Scheduler, worker: FakeWorker
 ) -> None:
@@ -130,14 +123,15 @@ async def test_item_is_given_to_the_worker_that_holds_fewest(scheduler: Schedule
     await finish([first, second], requests)
 
 
+@pytest.mark.parametrize("kind", KINDS[1:], ids=kind_of, indirect=True)
 async def test_item_is_given_to_the_worker_that_translates_least_where_both_hold_as_many(
-    scheduler: Scheduler,
+    kind: Kind, scheduler: Scheduler
 ) -> None:
     first, second = (FakeWorker(scheduler, name) for name in ("a", "b"))
     requests = [await begun(scheduler, sentences(1))]
     assert first.held
-    requests.append(await begun(scheduler, pairs(1)))
-    assert second.ids(ATTENTION) == [2]
+    requests.append(await begun(scheduler, kind.make(1)))
+    assert [*second.held] == [2]
     await finish([first, second], requests)
 
 
@@ -153,7 +147,7 @@ async def test_items_take_no_rows_and_wait_for_none(scheduler: Scheduler) -> Non
     assert scheduler.admission.throughput.tokens == 8  # of translations alone
 
 
-@pytest.mark.parametrize("kind", KINDS[1:], indirect=True)
+@pytest.mark.parametrize("kind", KINDS[1:], ids=kind_of, indirect=True)
 async def test_bulk_items_without_rows_wait_beyond_their_share(
     kind: Kind, scheduler: Scheduler, worker: FakeWorker
 ) -> None:
@@ -184,8 +178,9 @@ async def test_items_of_a_dead_worker_are_first_again(kind: Kind, scheduler: Sch
 async def test_failure_of_one_item_ends_its_request_alone(
     kind: Kind, is_out_of_memory: bool, scheduler: Scheduler, worker: FakeWorker
 ) -> None:
+    """The request ends at once, although the item before the failed item is still computed."""
     bad, good = begin(scheduler, kind.make(2)), await begun(scheduler, kind.make(1))
-    worker.fail(1, is_out_of_memory=is_out_of_memory)
+    worker.fail(2, is_out_of_memory=is_out_of_memory)
     with pytest.raises(InternalError, match="memory" if is_out_of_memory else "RuntimeError"):
         await bad
     assert kind.sample(scheduler, "cancelled_total", where="running") == 1
@@ -290,17 +285,6 @@ async def test_text_is_given_to_the_worker_that_computes_least_before_it(
     await finish([first, second], requests)
 
 
-async def test_worker_that_translates_is_the_last_choice_for_a_text(scheduler: Scheduler) -> None:
-    first, second = (FakeWorker(scheduler, name) for name in ("a", "b"))
-    translation = await begun(scheduler, sentences(1))
-    assert first.ids(TRANSLATE)
-    request = await begun(scheduler, texts(1))
-    assert second.ids(EMBED)
-    first.finish(*first.held)
-    second.finish(*second.held)
-    await asyncio.gather(translation, request)
-
-
 async def test_bulk_texts_alone_are_not_held_back(scheduler: Scheduler, worker: FakeWorker) -> None:
     request = await begun(scheduler, texts(5, is_bulk=True))
     assert len(worker.held) == 5
@@ -308,13 +292,3 @@ async def test_bulk_texts_alone_are_not_held_back(scheduler: Scheduler, worker: 
     await request
     assert TEXTS.sample(scheduler, "tokens_total", kind="source") == 50
     assert TEXTS.sample(scheduler, "source_tokens_count") == 5
-
-
-async def test_encoder_of_a_translation_model_embeds_without_rows(
-    scheduler: Scheduler, worker: FakeWorker
-) -> None:
-    request = await begun(scheduler, texts(1, "en-pt"))
-    assert worker.held[1].model == "en-pt"
-    assert worker.used_rows("en-pt") == 0
-    worker.finish(1)
-    await request

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import random
-import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from model.sequence import DecodingOptions
-from service.errors import DeadlineExceededError, InternalError, NotFoundError, UnavailableError
+from service.errors import InternalError, NotFoundError, UnavailableError
 from service.items import ResultStream, TranslationItem, WorkItem
 from service.scheduling.equal_sentences import SentenceSharing
 from service.scheduling.scheduler import Scheduler
@@ -136,19 +135,6 @@ async def test_last_request_that_leaves_cancels_the_sentence(
         assert len(worker.held) == 2
         streams[index].close()
     assert not worker.held
-
-
-@pytest.mark.parametrize("late", [0, 1])
-async def test_late_request_fails_no_other(
-    late: int, scheduler: Scheduler, worker: FakeWorker
-) -> None:
-    ends = [deadline(), deadline()]
-    ends[late] = time.perf_counter() + 0.01
-    streams = [scheduler.submit(sentences(2), end) for end in ends]
-    with pytest.raises(DeadlineExceededError):
-        await streams[late].in_order()
-    worker.finish_all()
-    assert numbers(await streams[1 - late].in_order()) == [2, 3]
 
 
 async def test_failing_sentence_fails_only_after_it_was_computed_for_each_request(

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,7 +19,6 @@ from model.inspection.query import (
     AttentionKind,
     AttentionNorm,
     AttentionQuery,
-    Reduction,
     TraceQuery,
     attention_layers,
     resolve_query,
@@ -27,7 +26,7 @@ from model.inspection.query import (
 )
 from model.layers.attention import attention_weights
 from model.layers.positions import bias_rows
-from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_results, text_steps
+from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_steps
 from tests.text_models import text_config
 from tests.tiny import pad
 
@@ -93,14 +92,6 @@ def test_a_text_gets_the_same_alone_and_beside_others(encoder: TextEncoder) -> N
         assert_allclose(text_maps(encoder, [ids])[0], found, rtol=0, atol=1e-6)
 
 
-def test_rollout_is_the_product_of_the_layers(encoder: TextEncoder) -> None:
-    for ids, found in zip(texts(), text_maps(encoder, texts(), Reduction.ROLLOUT), strict=True):
-        flow = np.eye(len(ids))
-        for heads in explicit(encoder, ids)[0].astype(np.float64):
-            flow = (0.5 * heads.mean(axis=0) + 0.5 * np.eye(len(ids))) @ flow
-        assert_allclose(found, flow[None, None], rtol=0, atol=1e-5)
-
-
 def test_values_norms_are_of_what_each_head_adds(encoder: TextEncoder) -> None:
     """Weights times the length of v W_O, head by head."""
     ids = texts()[4]
@@ -114,13 +105,6 @@ def test_values_norms_are_of_what_each_head_adds(encoder: TextEncoder) -> None:
         for head, (value, matrix) in enumerate(zip(values, matrices, strict=True)):
             norms = (value @ matrix.T).norm(dim=1).numpy()
             assert_allclose(found[number, head], weights[number, head] * norms, atol=1e-4)
-
-
-def test_layers_and_heads_are_those_asked_for(encoder: TextEncoder) -> None:
-    (whole,) = text_maps(encoder, [texts()[0]])
-    query = resolve_query(encoder.config, [ENCODER], [-1, 0], [1])
-    (found,) = text_results(encoder, [texts()[0]], query)
-    assert_array_equal(found[ENCODER], whole[[-1, 0]][:, [1]])
 
 
 def test_steps_add_up_and_are_those_of_the_weights(encoder: TextEncoder) -> None:

@@ -77,11 +77,3 @@ def test_results_are_sent_at_once(start: Start) -> None:
         assert not bench.done
         bench.loop()
     assert bench.done == [1, 2]
-
-
-def test_share_goes_to_the_model_that_is_left(start: Start) -> None:
-    bench = start(0.5)
-    bench.translate(0.002)
-    bench.send(pair(1), pair(2, "pt-en"))
-    bench.loop(200)
-    assert sorted(bench.done) == [1, 2]

@@ -90,15 +90,6 @@ def test_attention_keeps_its_share_beside_both(start: Start) -> None:
     assert embedding == pytest.approx((1 - attention) * EMBEDDING_SHARE, abs=0.01)
 
 
-def test_attention_keeps_its_share_beside_embeddings_alone(start: Start) -> None:
-    bench = start()
-    bench.send(*map(text, range(1000)))
-    bench.attend_one_by_one(range(2000))
-    bench.run_for(2.0)
-    attention = bench.capture.slices * ATTENTION_SLICE_SECONDS / 2.0
-    assert attention == pytest.approx(0.1, abs=0.01)
-
-
 def test_long_step_saves_up_no_long_turn(start: Start) -> None:
     bench = start()
     bench.send(*map(text, range(100)))
@@ -135,15 +126,6 @@ def test_worker_without_translations_computes_one_slice_a_turn(start: Start) -> 
     assert bench.worker.is_idle
 
 
-def test_models_take_turns(start: Start) -> None:
-    bench = start()
-    bench.send(text(2, "other", length=1), text(1))
-    bench.loop(2 * TEXT_SLICES - 1)
-    assert len(bench.done) == 1
-    bench.loop()
-    assert sorted(bench.done) == [1, 2]
-
-
 def test_short_texts_of_a_model_come_before_long_texts_of_another(start: Start) -> None:
     bench = start()
     bench.send(*[text(number, "other", length=LONG) for number in range(8)])
@@ -160,24 +142,6 @@ def test_long_texts_of_a_model_keep_a_share_beside_short_texts_of_another(start:
     while not bench.done or bench.done[-1] != 19:
         bench.loop()
     assert 20 * TEXT_SLICES / bench.text_slices == pytest.approx(OLDEST_SHARE, abs=0.01)
-
-
-def test_vectors_are_sent_at_once(start: Start) -> None:
-    bench = start()
-    bench.translate(0.001)
-    bench.send(text(1))
-    while bench.text_slices < TEXT_SLICES:
-        assert not bench.done
-        bench.loop()
-    assert bench.done == [1]
-
-
-def test_report_has_the_figures_of_the_batch(start: Start) -> None:
-    bench = start()
-    bench.send(text(1, length=20), text(2, length=20))
-    bench.finish()
-    (batch,) = bench.batches("tiny")
-    assert (batch.phase, batch.rows, batch.tokens, batch.padding_tokens) == ("embed", 2, 40, 0)
 
 
 def test_worker_reports_in_the_middle_of_a_long_batch(start: Start) -> None:
@@ -262,14 +226,4 @@ def test_batch_has_low_latency_beside_another_model(start: Start) -> None:
     bench.send(sentence(1, "pt-en"))
     assert bench.has_low_latency()
     bench.abort(1)
-    assert not bench.has_low_latency()
-
-
-def test_batch_has_low_latency_while_a_sentence_of_it_is_bulk_work(start: Start) -> None:
-    """A sentence that arrives then is of a small request, and waits for the end of the step."""
-    bench = start()
-    bench.translate(STEP_SECONDS)
-    bench.send(sentence(1), sentence(2, is_bulk=True))
-    assert bench.has_low_latency()
-    bench.abort(2)
     assert not bench.has_low_latency()

@@ -92,45 +92,6 @@ def test_model_can_be_unloaded_while_parts_of_its_batch_wait(start: Start, scrip
     assert 5 in talk.done
 
 
-def test_batch_that_needs_too_much_memory_is_halved(start: Start, script: Script) -> None:
-    talk = start()
-    script.no_memory = {55}
-    talk.send(Compute(sentences(1, 2, 3, tokens=[55])))
-    talk.hear(3)
-    assert talk.done.keys() == {1, 2, 3}
-    assert talk.total("out_of_memory") == 2
-    assert talk.total("splits") == 2
-
-
-def test_sentence_that_needs_too_much_memory_alone_is_reported_as_such(
-    start: Start, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_engine: EchoEngine) -> None:
-        raise torch.OutOfMemoryError("too much")
-
-    monkeypatch.setattr(EchoEngine, "_fail_if_scripted", fail)
-    talk = start()
-    talk.send(Compute(sentences(1)))
-    talk.hear(1)
-    assert talk.failed[1].is_out_of_memory
-    assert talk.total("out_of_memory") == 1
-    assert talk.total("splits") == 0
-
-
-def test_fault_after_all_were_aborted_fails_no_sentence(script: Script) -> None:
-    """An engine may fail with no sequence in it."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        worker = Worker(Channel(theirs), script.loaders)
-        engine = script.load(files("en", "pt"), config()).executables[TRANSLATE]
-        share = worker.shares[TRANSLATE] = TimeShare(None)
-        executor = share.executors["en-pt"] = TranslationExecutor(engine, torch.device("cpu"))
-        worker._isolate("en-pt", executor, RuntimeError("a fault of the device"))
-        assert not worker.failed
-        assert not worker.splits["en-pt"]
-        assert worker.is_idle
-
-
 @pytest.mark.parametrize("share", [None, 0.2])
 def test_fatal_error_ends_the_turn_and_is_reported_once(
     script: Script, monkeypatch: pytest.MonkeyPatch, share: float | None

@@ -1,6 +1,5 @@
 """A worker without a socket, whose models take time by a clock that only the test moves."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +39,7 @@ from service.workers.time_share import TimeShare
 from service.workers.worker import Worker
 from tests.attention_jobs import random_pairs
 from tests.tiny import VOCAB_SIZE, tiny_config, tiny_model
+from tests.workers import EchoEngine, Script
 
 TEXT_SLICE_SECONDS = 0.003
 TEXT_SLICES = 3
@@ -92,43 +92,28 @@ class Clock:
         return self.now
 
 
-class FakeEngine:
+class TimedEngine(EchoEngine):
     """Decodes sequences that never finish; admitting and stepping take time of the clock."""
 
     searches_apart = False
 
     def __init__(self, clock: Clock) -> None:
+        super().__init__(EngineLimits(max_rows=1 << 20), Script())
         self.clock = clock
         self.step_seconds = 0.0
         self.admit_seconds = 0.0
         self.num_steps = 0
-        self.free_rows = math.inf
         self.low_latency = False
-        self.running: set[int] = set()
-        self.stats: list[BatchStats] = []
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.running)
 
     def admit(self, sequences: Sequence[SourceSequence]) -> None:
         self.clock.now += self.admit_seconds
-        self.running.update(sequence.id for sequence in sequences)
+        super().admit(sequences)
 
     def step(self, only_searches: bool = False) -> list[Finished]:
         assert not only_searches
         self.num_steps += 1
         self.clock.now += self.step_seconds
         return []
-
-    def abort(self, sequence_id: int) -> bool:
-        is_running = sequence_id in self.running
-        self.running.discard(sequence_id)
-        return is_running
-
-    def drain_stats(self) -> list[BatchStats]:
-        stats, self.stats = self.stats, []
-        return stats
 
 
 class TimedBatch:
@@ -193,7 +178,7 @@ class Bench:
     def __init__(self, clock: Clock, attention_share: float = 0.1) -> None:
         self.clock = clock
         self.sent: list[Report] = []
-        self.engines: dict[str, FakeEngine] = {}
+        self.engines: dict[str, TimedEngine] = {}
         self.captures: dict[str, TimedCapture] = {}
         self.text_slices = 0
         self.error: Exception = RuntimeError("a fault of the device")
@@ -216,7 +201,7 @@ class Bench:
         self.worker.last_report = clock.now
 
     def _load_translation(self, files: ModelFiles, _config: WorkerConfig) -> LoadedModel:
-        engine = self.engines[files.name] = FakeEngine(self.clock)
+        engine = self.engines[files.name] = TimedEngine(self.clock)
         capture = self.captures[files.name] = TimedCapture(self.model, self.clock)
         return LoadedModel({TRANSLATE: engine, ATTENTION: capture}, CPU, "float32")
 
@@ -224,7 +209,7 @@ class Bench:
         return LoadedModel({EMBED: lambda items: TimedBatch(self, items)}, CPU, "float32")
 
     @property
-    def engine(self) -> FakeEngine:
+    def engine(self) -> TimedEngine:
         return self.engines["en-pt"]
 
     @property
