@@ -62,7 +62,7 @@ class Server(DrainingServer):
         start_worker: StartWorker = start_process,
     ) -> None:
         application = create_app(settings, start_worker, self._fail)
-        super().__init__(http_config(application, settings), application.drain)
+        super().__init__(http_config(application), application.drain)
         core: Core = application.state.core
         self.on_drain, self.on_force = core.drain, core.kill
         catalog: Catalog = application.services.catalog

@@ -16,7 +16,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Scope
 
-from service.errors import SHOWN_CHARS, ForbiddenError, MisdirectedError, NotFoundError
+from service.api import error_texts
+from service.errors import SHOWN_CHARS, ForbiddenError, MisdirectedError
 from service.settings import Settings
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
@@ -175,4 +176,4 @@ class AccessRules:
         if path == "/metrics" or changes_models:
             server = scope.get("server")
             if server is None or server[1] != self.admin_port:
-                raise NotFoundError("there is no such address; GET /docs lists all routes")
+                raise error_texts.unknown_path()

@@ -46,7 +46,6 @@ from service.http_server.drain import Drain
 from service.http_server.early_refusals import ID_MARK, EarlyRefusals, Template
 from service.http_server.loop_load import LoopLoad, too_many
 from service.http_server.pool import ConnectionPool
-from service.settings import Settings
 from service.tasks.context import RequestContext
 
 MODULES = (
@@ -131,7 +130,8 @@ def _template(dialect: Dialect, task: str) -> Template:
     return Template(task, response.status_code, head + bytes(response.body))
 
 
-def http_config(app: Application, settings: Settings) -> HttpServerConfig:
+def http_config(app: Application) -> HttpServerConfig:
+    settings = app.services.settings
     return HttpServerConfig(
         app,
         ConnectionPool(settings),

@@ -121,11 +121,6 @@ class HttpContext(RequestContext):
     reservation: Reservation | None = None  # bytes of a large body in the budget of the process
 
 
-def services_of(request: Request) -> Services:
-    found: Services = request.scope["app"].services
-    return found
-
-
 def context_of(request: Request) -> HttpContext:
     found: HttpContext = request.scope["state"]["context"]
     return found

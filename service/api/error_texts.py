@@ -1,11 +1,17 @@
-"""Errors in parameters and bodies, which several dialects share.
+"""Errors in parameters, bodies and paths, which several dialects share.
 
 If LibreTranslate has the same error, the text is exactly LibreTranslate's, because clients may
 compare texts. Details add the value, the limit or the remedy to a text. All other texts are written
 where their errors are raised. Each dialect puts the texts into its own error format.
 """
 
-from service.errors import SHOWN_CHARS, ForbiddenError, InvalidRequestError, ServiceError
+from service.errors import (
+    SHOWN_CHARS,
+    ForbiddenError,
+    InvalidRequestError,
+    NotFoundError,
+    ServiceError,
+)
 
 
 def files_disabled(kind: type[ServiceError] = ForbiddenError) -> ServiceError:
@@ -34,6 +40,10 @@ def too_many_chars(number: int, limit: int, name: str) -> ServiceError:
     error = too_many_texts(number, limit, name=name)
     error.details = "send shorter texts, or raise REGARD_MAX_TEXT_CHARS"
     return error
+
+
+def unknown_path() -> NotFoundError:
+    return NotFoundError("there is no such address; GET /docs lists all routes")
 
 
 def invalid_json(reason: object) -> InvalidRequestError:

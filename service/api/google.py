@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.api.context import HttpContext, services_of
+from service.api.context import HttpContext, context_of
 from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
 from service.api.request.body import merge, read_fields
@@ -212,7 +212,7 @@ async def languages(request: Request, target: str | None = None) -> Response:
     """Lists the languages; with `target`, their names in this language. It needs no key."""
     listed = [
         {"language": code, **({"name": display_name(code, target)} if target else {})}
-        for code in services_of(request).catalog.languages
+        for code in context_of(request).services.catalog.languages
     ]
     return JSONResponse({"data": {"languages": listed}})
 

@@ -8,7 +8,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.api.context import services_of
+from service.api.context import context_of
 from service.api.dialect import Dialect
 from service.api.errors import ErrorBody
 from service.api.responses import JSONResponse, preferred
@@ -32,7 +32,7 @@ class Health(BaseModel):
 @router.get("/health/live", response_model_exclude_none=True)
 async def live(request: Request) -> Health:
     """Reports that the server responds. This route also succeeds while the models load."""
-    await services_of(request).backend.status()
+    await context_of(request).services.backend.status()
     return Health(status="ok")
 
 
@@ -42,7 +42,7 @@ async def live(request: Request) -> Health:
 @router.get("/health", responses={503: {"model": ErrorBody}}, response_model_exclude_none=True)
 async def ready(request: Request) -> Health:
     """Reports whether the server accepts requests that run a model."""
-    services = services_of(request)
+    services = context_of(request).services
     status = await services.backend.status()
     if status.failure is not None:
         raise UnavailableError(f"no worker can serve: {status.failure}", 60)
@@ -64,7 +64,7 @@ async def metrics(request: Request) -> Response:
     """Returns all metrics in Prometheus' text format, or in OpenMetrics if `Accept` prefers it."""
     accept = request.headers.get("accept", "")
     is_openmetrics = preferred(accept, (OPENMETRICS, PLAIN)) == OPENMETRICS
-    text = await services_of(request).backend.metrics_text(is_openmetrics)
+    text = await context_of(request).services.backend.metrics_text(is_openmetrics)
     content_type = openmetrics.CONTENT_TYPE_LATEST if is_openmetrics else CONTENT_TYPE_LATEST
     return Response(text, media_type=content_type)
 

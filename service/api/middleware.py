@@ -24,6 +24,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import errors
+from service.api import error_texts
 from service.api.access import AccessRules, CrossOrigin, RawHeaders
 from service.api.context import HttpContext, Services, context_of
 from service.api.dialect import Route, Routes
@@ -362,20 +363,17 @@ def respond(request: Request, error: errors.ServiceError) -> Response:
 
 
 async def handle_http_exception(request: Request, error: Exception) -> Response:
-    """Answers an error of the framework, such as an unknown path or a wrong method."""
+    """Answers a request with an unknown path or a wrong method."""
     assert isinstance(error, HTTPException)
-    if error.status_code == 405:
-        allowed = ", ".join(allowed_methods(request))
-        if request.method == "OPTIONS":
-            return Response(headers={"Allow": f"{allowed}, OPTIONS"})
-        wrong = errors.MethodNotAllowedError(f"{request.method} is not allowed here; use {allowed}")
-        response = respond(request, wrong)
-        response.headers["Allow"] = allowed
-        return response
-    if error.status_code == 404:
-        missing = errors.NotFoundError("there is no such address; GET /docs lists all routes")
-        return respond(request, missing)
-    return respond(request, errors.InvalidRequestError(str(error.detail)))
+    if error.status_code != 405:
+        return respond(request, error_texts.unknown_path())
+    allowed = ", ".join(allowed_methods(request))
+    if request.method == "OPTIONS":
+        return Response(headers={"Allow": f"{allowed}, OPTIONS"})
+    wrong = errors.MethodNotAllowedError(f"{request.method} is not allowed here; use {allowed}")
+    response = respond(request, wrong)
+    response.headers["Allow"] = allowed
+    return response
 
 
 def allowed_methods(request: Request) -> list[str]:

@@ -12,11 +12,12 @@ from functools import cache, cached_property, lru_cache
 from html import escape
 from pathlib import Path
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 
+from service.api import error_texts
 from service.api.bundle import bundle
-from service.api.context import services_of
+from service.api.context import context_of
 from service.api.dialect import Dialect
 
 router = APIRouter(tags=["page"])
@@ -72,7 +73,7 @@ class PageFile:
         is_packed = "gzip" in request.headers.get("accept-encoding", "")
         body = self.packed if is_packed else self.body
         etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        policy = " ".join([POLICY, *services_of(request).settings.allowed_origins])
+        policy = " ".join([POLICY, *context_of(request).services.settings.allowed_origins])
         headers = HEADERS | {"ETag": etag, "Cache-Control": cache_control}
         headers["Content-Security-Policy"] = policy
         known = request.headers.get("if-none-match", "").split(",")
@@ -112,7 +113,7 @@ class PageFiles:
         is_versioned = len(version) == VERSION_DIGITS and below in self.files
         found = self.files.get(below if is_versioned else path)
         if found is None:
-            raise HTTPException(404)
+            raise error_texts.unknown_path()
         return found.response(request, STORED if version == self.version else REVALIDATED)
 
 

@@ -16,7 +16,7 @@ from model.tokenization.pairs import Inputs as ScoreInputs
 from model.tokenization.tokenizer import TokenizedText
 from service import errors
 from service.api import health, vectors
-from service.api.context import HttpContext, Services, services_of
+from service.api.context import HttpContext, Services, context_of
 from service.api.dialect import Dialect
 from service.api.errors import KEYS_401, Statuses, responses_of, status_of
 from service.api.ranking import DocumentsRequest, rank_documents, score
@@ -476,7 +476,7 @@ async def info(request: Request) -> Info:
     The default is the first embedding model. Without embedding models, it is the first
     cross-encoder.
     """
-    services = services_of(request)
+    services = context_of(request).services
     served, settings = find_reader(services.catalog, None), services.settings
     is_loaded = served.name not in services.catalog.unloaded
     resident = (await services.backend.status()).resident(served.name)

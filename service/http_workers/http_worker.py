@@ -66,7 +66,7 @@ def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None
     services = Services(settings, catalog, backend, state, config.started, config.folder)
     backend.change_models = services.change_models
     app = create_web(services, lifespan)
-    server = HttpWorkerServer(http_config(app, settings), app.drain)
+    server = HttpWorkerServer(http_config(app), app.drain)
     server.on_started = start
     server.run([*listeners])
 

@@ -240,7 +240,7 @@ class LiveServer:
 
     def __init__(self, app: Application) -> None:
         self.core: Core = app.state.core
-        config = http_config(app, app.services.settings)
+        config = http_config(app)
         config.port, config.timeout_graceful_shutdown = 0, 1
         self.pool, self.early = config.pool, config.early
         self.server = uvicorn.Server(config)

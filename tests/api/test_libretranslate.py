@@ -269,6 +269,8 @@ def test_every_reply_is_open_to_all_origins(
     assert headers["access-control-allow-origin"] == "*"
     assert headers["access-control-allow-methods"] == "GET, POST"
     assert headers["access-control-allow-headers"] == "Authorization, Content-Type"
+    exposed = {*headers["access-control-expose-headers"].split(", ")}
+    assert {"Retry-After", "X-Request-Id", "X-Truncated-Inputs"} <= exposed
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import inspect
 
 from service.api.app import DIALECTS
 from service.api.dialect import Routes
+from service.api.openai import embeddings
 
 ROUTES = {key: route for dialect in DIALECTS for key, route in dialect.routes.items()}
 
@@ -23,3 +24,9 @@ def test_middleware_calls_all_endpoints_of_tasks() -> None:
     direct = {key for key, route in Routes(DIALECTS).table.items() if route.endpoint is not None}
     assert tasks <= direct
     assert ("GET", "/v1/models/{id:path}") not in direct
+
+
+def test_unknown_path_belongs_to_the_dialect_of_its_prefix() -> None:
+    routes = Routes(DIALECTS)
+    for path, is_openai in (("/v1/absent", True), ("/v1", True), ("/v12", False)):
+        assert (routes.unknown(path).dialect is embeddings.DIALECT) is is_openai

@@ -25,7 +25,7 @@ from service.api.azure.schemas import (
     AzureTranslateRequest,
     AzureTranslations,
 )
-from service.api.context import HttpContext, context_of, services_of
+from service.api.context import HttpContext, context_of
 from service.api.dialect import Dialect
 from service.api.errors import KEYS_401, responses_of, status_of
 from service.api.keys import given_key
@@ -117,9 +117,8 @@ router = APIRouter(tags=["azure"], responses=errors)
 
 
 async def read_list(request: Request, is_keyless: bool) -> dict[str, Any]:
-    max_bytes = services_of(request).settings.max_body_bytes
-    body = await read_body(request, max_bytes, is_keyless=is_keyless)
-    return {**merge(request.query_params.multi_items()), "body": parse_json(body, is_object=False)}
+    body = parse_json(await read_body(request, is_keyless), is_object=False)
+    return {**merge(request.query_params.multi_items()), "body": body}
 
 
 @route(router.post, f"{BASE}/translate", list[AzureTranslations], read=read_list)
@@ -263,7 +262,7 @@ async def languages(
                 "nativeName": display_name(code, code),
                 "dir": text_direction(code),
             }
-            for code in services_of(request).catalog.languages
+            for code in context_of(request).services.catalog.languages
         }
     return JSONResponse(body)
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api import deeplx, error_texts, streams
-from service.api.context import HttpContext, context_of, services_of
+from service.api.context import HttpContext, context_of
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS, MISSING, ErrorBody, Responses, responses_of
 from service.api.libretranslate import streaming
@@ -215,7 +215,7 @@ async def languages(request: Request, accept_language: AcceptLanguage = None) ->
     return JSONResponse(
         [
             {"code": code, "name": display_name(code, accept_language), "targets": targets}
-            for code, targets in services_of(request).catalog.offers().items()
+            for code, targets in context_of(request).services.catalog.offers().items()
         ]
     )
 
@@ -225,7 +225,7 @@ async def frontend_settings(
     request: Request, accept_language: AcceptLanguage = None
 ) -> FrontendSettings:
     """Returns the settings that clients need for their forms. A limit of -1 means no limit."""
-    services = services_of(request)
+    services = context_of(request).services
     target = default_target(services.catalog)
     needs_key = services.keys.is_required
     return FrontendSettings(
@@ -295,7 +295,7 @@ async def translate_file(request: Request) -> Response:
 @router.get("/download_file/{name}", response_class=Response, responses=DOCUMENT)
 async def download_file(request: Request, name: str) -> Response:
     """Returns a translated document. The address cannot be guessed, and it expires."""
-    documents = services_of(request).documents
+    documents = context_of(request).services.documents
     if documents is None:
         raise error_texts.files_disabled(InvalidRequestError)
     state = documents.store.load(name.partition(".")[0])
@@ -310,7 +310,7 @@ async def download_file(request: Request, name: str) -> Response:
 @router.post("/suggest", responses=ERRORS, **described(SuggestRequest, SuggestResponse, JSON, FORM))
 async def suggest(request: Request) -> Response:
     """Stores a suggested translation, which the operator can use to improve the models."""
-    services = services_of(request)
+    services = context_of(request).services
     if services.suggestions is None:
         raise ForbiddenError(
             "Suggestions are disabled on this server.",

@@ -22,7 +22,7 @@ from mcp_types import (
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from service.api.context import context_of, services_of
+from service.api.context import context_of
 from service.api.mcp.tools import TOOLS, call
 from service.api.middleware import internal
 from service.errors import SHOWN_CHARS, ServiceError, outcome
@@ -95,7 +95,7 @@ SERVER.middleware.clear()  # spans of OpenTelemetry; `service.api.tracing` makes
 async def serve(scope: Scope, receive: Receive, send: Send) -> None:
     """Answers the message in the body of a request, which must be within the server's limits."""
     # A manager of its own for each message: no task and no state outlive the request.
-    max_bytes = services_of(Request(scope)).settings.max_body_bytes
+    max_bytes = context_of(Request(scope)).services.settings.max_body_bytes
     manager = StreamableHTTPSessionManager(
         SERVER, json_response=True, stateless=True, max_request_body_size=max_bytes
     )

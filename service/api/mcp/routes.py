@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from service.api.context import context_of, services_of
+from service.api.context import context_of
 from service.api.dialect import Dialect
 from service.api.errors import KEYS_401, responses_of, status_of
 from service.api.request.body import media_type, parse_json, read_body
@@ -76,12 +76,11 @@ router = APIRouter(
 async def mcp(request: Request) -> Response:
     """Answers one message of the Model Context Protocol, such as the call of a tool."""
     context, body, message = context_of(request), b"", dict[str, Any]()
-    max_bytes = services_of(request).settings.max_body_bytes
     sent: list[Message] = []
 
     async def read_arguments(request: Request, is_keyless: bool) -> dict[str, Any]:
         nonlocal body, message
-        body = await read_body(request, max_bytes, is_keyless=is_keyless)
+        body = await read_body(request, is_keyless)
         message = parse_json(body)
         params = message.get("params")
         arguments = params.get("arguments") if isinstance(params, dict) else None

@@ -62,8 +62,7 @@ async def read_fields(request: Request, is_keyless: bool = False) -> dict[str, A
     the type of a form. LiteLLM sends no type to Voyage.
     """
     context = context_of(request)
-    max_bytes = context.services.settings.max_body_bytes
-    body = await read_body(request, max_bytes, is_keyless=is_keyless)
+    body = await read_body(request, is_keyless)
     content_type = media_type(context)
     # Some clients send Content-Type even with a GET or DELETE request that has no body. The header
     # is then ignored.
@@ -78,7 +77,8 @@ async def read_fields(request: Request, is_keyless: bool = False) -> dict[str, A
     if content_type in (FORM, "") or (not body and query):
         return {**merge(_parse_form(body)), **query}
     if content_type == MULTIPART:
-        form = await parse_multipart(request.headers, _only(body), max_bytes)
+        max_field_bytes = context.services.settings.max_body_bytes
+        form = await parse_multipart(request.headers, _only(body), max_field_bytes)
         return {**merge(form), **query}
     raise InvalidRequestError(
         f"Content-Type {content_type[:SHOWN_CHARS]} is not supported",
@@ -91,17 +91,16 @@ def media_type(context: HttpContext) -> str:
     return given.partition(";")[0].strip().lower()
 
 
-async def read_body(
-    request: Request, max_bytes: int, seconds: float = BODY_SECONDS, is_keyless: bool = False
-) -> bytes:
+async def read_body(request: Request, is_keyless: bool = False) -> bytes:
     """Returns the whole body. A body over SMALL_BYTES reserves its bytes until the request ends."""
     context = context_of(request)
+    max_bytes = context.services.settings.max_body_bytes
     size, connection = _announced_bytes(context, max_bytes), context.connection
     if 0 < size <= SMALL_BYTES and connection is not None:
         body = connection.take_body()
         if body is not None:
             return body
-    reader = BodyReader(request, max_bytes, seconds, is_keyless)
+    reader = BodyReader(request, max_bytes, BODY_SECONDS, is_keyless)
     return await reader.read(size, reader.joined)
 
 
