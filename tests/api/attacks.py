@@ -4,10 +4,10 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 
-from benchmarks.bench.client import Address, Connection, RequestError
+from benchmarks.bench.client import Address
 
 PART_SECONDS = 0.5  # between two parts of a body that is sent slowly
 RETRY_SECONDS = 0.5
@@ -28,23 +28,6 @@ async def repeat(act: Callable[[Stream], Awaitable[None]], clients: int, port: i
                     await act(stream)
                 finally:
                     stream[1].transport.abort()
-            await asyncio.sleep(RETRY_SECONDS)
-
-    await asyncio.gather(*(client() for _ in range(clients)))
-
-
-async def repeat_request(request: bytes, pause_seconds: float, clients: int, port: int) -> None:
-    """Sends a request again and again, with a pause after each reply."""
-
-    async def client() -> None:
-        while True:
-            with (
-                suppress(RequestError),
-                closing(await Connection.open(Address("127.0.0.1", port, ""))) as connection,
-            ):
-                while not connection.is_closed:
-                    await connection.send(request)
-                    await asyncio.sleep(pause_seconds)
             await asyncio.sleep(RETRY_SECONDS)
 
     await asyncio.gather(*(client() for _ in range(clients)))
@@ -81,16 +64,10 @@ async def slow_body(num_bytes: int, part: int, stream: Stream) -> None:
     await reader.read(1)
 
 
-SCRAPE = Address("127.0.0.1", 80, "").request("GET", "/metrics")
-LONG_LIST = Address("127.0.0.1", 80, "").request(
-    "POST", "/translate", json.dumps({**SENTENCE, "q": ["a"] * 400_000}).encode()
-)
 ATTACKS: dict[str, Callable[[int], Awaitable[None]]] = {
     "endless header": partial(repeat, partial(flood, START + b"X-Endless: ", b"a" * 65536), 1),
     "small headers": partial(repeat, partial(flood, START, b"a:b\r\n" * 10_000), 60),
     "idle": partial(repeat, idle, 1500),
     "slow bodies": partial(repeat, partial(slow_body, 2 * 1024 * 1024, 65536), 500),
     "full buffer": partial(repeat, partial(slow_body, 1_400_000, 50_000), 400),
-    "scrapers": partial(repeat_request, SCRAPE, 0, 16),
-    "long lists": partial(repeat_request, LONG_LIST, RETRY_SECONDS, 4),
 }

@@ -24,6 +24,7 @@ from tests.api.servers import (
     Server,
     SocketServer,
     make_settings,
+    running,
 )
 from tests.embedding_reference import Reference
 from tests.tiny_cross_encoder import write_cross_encoder
@@ -228,8 +229,8 @@ REAL = {"device": "cpu", "dtype": "float32", "max_rows": 8, "max_batch_tokens": 
 @pytest.fixture(scope="session")
 def real_server(load_real: LoadTranslationModel) -> Iterator[Server]:
     """The built-in models, in one worker in a thread; small, so that they load soon."""
-    with Server(create_app(make_settings(**REAL, files=True), Threads(load_real))) as server:
-        yield server.until_ready()
+    with running(load_real, **REAL, files=True) as server:
+        yield server
 
 
 @pytest.fixture

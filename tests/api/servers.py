@@ -27,7 +27,7 @@ from service.server import create_app
 from service.settings import Settings
 from service.tasks.documents import DocumentTranslator
 from tests.api.http_workers import fork_http_worker
-from tests.workers import LIMIT_SECONDS, Threads, until
+from tests.workers import LIMIT_SECONDS, LoadTranslationModel, Script, Threads, until
 
 T = TypeVar("T")
 
@@ -45,12 +45,31 @@ def read_sample(metrics_text: str, name: str, labels: dict[str, str]) -> float:
     raise KeyError(f"{name} {labels}")
 
 
-class AnyServer:
+class MeasuredServer:
+    """A server whose core and metrics a test reads."""
+
+    core: Core
+
+    def until_admitted(self, num_requests: int) -> None:
+        until(lambda: self.core.admission.requests == num_requests)
+
+    def sample(self, name: str, **labels: str) -> float:
+        raise NotImplementedError
+
+    def num_requests(self, outcome: str, task: str = "translate", model: str = "en-pt") -> float:
+        labels = {"task": task, "model": model, "outcome": outcome}
+        return self.sample("regard_requests_total", **labels)
+
+    def num_cancelled(self, where: str, task: str = "translate", model: str = "en-pt") -> float:
+        return self.sample("regard_cancelled_total", task=task, model=model, where=where)
+
+
+class AnyServer(MeasuredServer):
     """A server in an event loop of its own. `begin` gives a future, so that many may wait.
 
     Args:
-        core: What its answers come from, in this process however they are reached.
-        catalog: What it serves.
+        core: The core of the server, which is in this process.
+        catalog: The served models.
     """
 
     def __init__(self, core: Core, catalog: Catalog) -> None:
@@ -103,9 +122,6 @@ class AnyServer:
         supervisor = self.core.supervisor
         until(lambda: len(supervisor.ready) == len(supervisor.devices))
         return self
-
-    def until_admitted(self, num_requests: int) -> None:
-        until(lambda: self.core.admission.requests == num_requests)
 
     def until_released(self) -> None:
         """Waits until no request is admitted; HTTP workers report the end of one later."""
@@ -187,12 +203,24 @@ class ApartServer(AnyServer):
 
 
 @contextmanager
-def served(settings: Settings, threads: Threads) -> Iterator[AnyServer]:
-    if settings.http_workers == 1:
-        with Server(create_app(settings, threads)) as alone:
-            yield alone.until_ready()
+def running(load: LoadTranslationModel | None = None, **settings: Any) -> Iterator[Server]:
+    """Runs a server whose translation models echo, or are loaded by `load`."""
+    threads = Threads(load or Script().load)
+    with Server(create_app(make_settings(**settings), threads)) as server:
+        yield server.until_ready()
+
+
+@contextmanager
+def served(
+    load: LoadTranslationModel | None = None, http_workers: int = 1, **settings: Any
+) -> Iterator[AnyServer]:
+    """Runs the same, behind HTTP workers if there are more than one."""
+    if http_workers == 1:
+        with running(load, **settings) as alone:
+            yield alone
     else:
-        with ApartServer(settings, threads) as apart:
+        values = make_settings(http_workers=http_workers, **settings)
+        with ApartServer(values, Threads(load or Script().load)) as apart:
             yield apart.until_ready().until_listening()
 
 
@@ -235,11 +263,11 @@ def translation(q: str | list[str], **fields: Any) -> dict[str, Any]:
     return {"q": q, "source": "en", "target": "pt", **fields}
 
 
-class LiveServer:
+class LiveServer(MeasuredServer):
     """The application behind uvicorn, in a thread: for what only sockets show."""
 
     def __init__(self, app: Application) -> None:
-        self.core: Core = app.state.core
+        self.core = app.state.core
         config = http_config(app)
         config.port, config.timeout_graceful_shutdown = 0, 1
         self.pool, self.early = config.pool, config.early
@@ -282,6 +310,21 @@ class LiveServer:
         return read_sample(
             httpx.get(url, trust_env=False, timeout=LIMIT_SECONDS).text, name, labels
         )
+
+
+def assert_idle(server: AnyServer | LiveServer) -> None:
+    """Waits until all requests are answered and counted, and asserts that no work is left."""
+    if isinstance(server, LiveServer):
+        until(lambda: not server.server.server_state.tasks)
+    until(lambda: not server.core.admission.requests)
+    until(lambda: not server.sample("regard_inflight_requests", task="translate"))
+    until(lambda: not server.sample("regard_decode_slots", model="en-pt", state="used"))
+    assert server.core.admission.tokens == 0
+    for lane in ("interactive", "bulk"):
+        for name in ("depth", "tokens", "oldest_age_seconds"):
+            labels = {"task": "translate", "model": "en-pt", "lane": lane}
+            assert server.sample(f"regard_queue_{name}", **labels) == 0
+    assert not any(worker.held for worker in server.core.scheduler.workers.values())
 
 
 SocketServer = LiveServer | ApartServer

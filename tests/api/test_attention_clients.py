@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from model.encoding.capture_pass import TeacherForcedPass
-from service.errors import DeadlineExceededError, OverloadedError
 from service.scheduling.policies import MAX_SLOTS
 from service.server import create_app
 from service.workers import loading
-from tests.api.conftest import REAL, ServeApart
-from tests.api.servers import LiveServer, Server, SocketServer, assert_error, make_settings
+from tests.api.conftest import REAL
+from tests.api.servers import LiveServer, Server, SocketServer, make_settings
 from tests.api.test_attention import CAT, asking
 from tests.api.test_disconnect import post_of
 from tests.workers import PULSE_SECONDS, LoadTranslationModel, Threads, opened, until
@@ -74,20 +73,14 @@ def server(
         yield live
 
 
-def cancelled(server: SocketServer, where: str) -> float:
-    labels = {"task": "attention", "model": "en-pt", "where": where}
-    return server.sample("regard_cancelled_total", **labels)
-
-
 @pytest.mark.parametrize("path", ["/attention", "/attention/steps", "/translate"])
 def test_client_that_leaves_frees_its_slot(server: SocketServer, gate: Gate, path: str) -> None:
     gate.may_advance.clear()
     with send(server, path, CAT):
         until(lambda: gate.begun)
-    until(lambda: cancelled(server, "running") == 1)
+    until(lambda: server.num_cancelled("running", task="attention") == 1)
     task = "translate" if path == "/translate" else "attention"
-    labels = {"task": task, "model": "en-pt", "outcome": "cancelled"}
-    until(lambda: server.sample("regard_requests_total", **labels) == 1)
+    until(lambda: server.num_requests("cancelled", task=task) == 1)
     assert server.core.admission.tokens == server.core.admission.requests == 0
     gate.may_advance.set()
     with send(server, "/attention", CAT) as connection:
@@ -103,8 +96,8 @@ def test_client_that_leaves_has_no_waiting_items(server: SocketServer, gate: Gat
         until(lambda: server.sample("regard_queue_depth", **labels) == 3)
         staying = send(server, "/attention", CAT)
         until(lambda: server.sample("regard_queue_depth", **labels) == 4)
-    until(lambda: cancelled(server, "queued") == 3)
-    assert cancelled(server, "running") == MAX_SLOTS
+    until(lambda: server.num_cancelled("queued", task="attention") == 3)
+    assert server.num_cancelled("running", task="attention") == MAX_SLOTS
     gate.may_advance.set()
     with staying:
         assert staying.recv(12) == b"HTTP/1.1 200"
@@ -135,22 +128,3 @@ def test_attention_is_answered_while_translations_run(real_server: Server) -> No
         assert found["attentions"][1] == expected["items"][0]["attentions"][0]
     replies = {tuple(each.result().json()["translatedText"]) for each in translating}
     assert len(replies) == 1
-
-
-def test_request_that_takes_too_long_is_told_so(serve_real: ServeApart, gate: Gate) -> None:
-    server = serve_real(request_timeout_seconds=1.0)
-    gate.may_advance.clear()
-    response = server.post("/attention", json=asking())
-    assert_error(response, DeadlineExceededError, "0 of 1 sentences or texts were done")
-    assert cancelled(server, "running") == 1
-
-
-def test_attention_counts_among_the_admitted(serve_real: ServeApart, gate: Gate) -> None:
-    server = serve_real(max_pending_requests=2)
-    gate.may_advance.clear()
-    waiting = [server.begin("POST", "/attention", json=asking()) for _ in range(2)]
-    until(lambda: sum(gate.begun) == 2 or server.core.admission.requests == 2)
-    server.until_admitted(2)
-    assert_error(server.post("/attention", json=asking()), OverloadedError)
-    gate.may_advance.set()
-    assert [each.result().status_code for each in waiting] == [200, 200]

@@ -11,7 +11,7 @@ import pytest
 from service.text.language_names import code_of
 from tests.api.conftest import Serve
 from tests.api.servers import AnyServer, LiveServer, Server
-from tests.workers import Script, until
+from tests.workers import Script
 
 PATH = "/v1/chat/completions"
 TEXT = "The cat sat. A dog."
@@ -91,8 +91,7 @@ def test_pair_is_named_in_many_ways(
             each["content"][0]["text"] = TEXT
     assert content(ask(server, *messages, model=model, **fields)) == TEXT
     assert len(script.admitted) == 2
-    labels = {"task": "translate", "model": "en-pt", "outcome": "ok"}
-    assert server.sample("regard_requests_total", **labels) >= 1
+    assert server.num_requests("ok") >= 1
 
 
 def test_source_is_detected(server: Server) -> None:
@@ -151,10 +150,6 @@ def test_stream_has_a_chunk_for_each_sentence(serve: Serve) -> None:
     assert len({event["id"] for event in [*events, usage]}) == 1
     assert usage["choices"] == []
     assert usage["usage"] == ask(server, user("One. Two.")).json()["usage"]
-
-
-def test_stream_has_no_usage_by_default(server: Server) -> None:
-    assert all("usage" not in event for event in chunks(ask(server, stream=True)))
 
 
 def test_error_in_the_middle_of_a_stream(serve: Serve, script: Script) -> None:
@@ -217,14 +212,3 @@ def test_openais_client_translates(client: openai.OpenAI) -> None:
         model="auto", messages=messages, stream=True, extra_body={"source": "en", "target": "pt"}
     )
     assert "".join(event.choices[0].delta.content or "" for event in stream) == TEXT
-
-
-def test_client_that_goes_frees_its_rows(
-    client: openai.OpenAI, live: LiveServer, script: Script
-) -> None:
-    messages: list[Any] = [user("One. " * 100)]
-    stream = client.chat.completions.create(model="en-pt", messages=messages, stream=True)
-    next(iter(stream))
-    script.may_finish.clear()
-    stream.close()
-    until(lambda: not live.core.admission.requests)

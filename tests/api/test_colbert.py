@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from service.errors import InvalidRequestError, RequestTooLargeError
-from service.server import create_app
-from tests.api.servers import AnyServer, Server, assert_error, make_settings
+from tests.api.servers import AnyServer, assert_error, running
 from tests.parity.test_colbert import LENGTH, TEXTS, write
-from tests.workers import Script, Threads
 
 QUERY = "hello world"
 
@@ -20,9 +18,8 @@ QUERY = "hello world"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyServer]:
     folder: Path = tmp_path_factory.mktemp("models") / "colbert"
     write(folder)
-    settings = make_settings(models=(str(folder),))
-    with Server(create_app(settings, Threads(Script().load))) as running:
-        yield running.until_ready()
+    with running(models=(str(folder),)) as server:
+        yield server
 
 
 def vectors(server: AnyServer, *texts: str, **fields: Any) -> list[np.ndarray]:

@@ -6,13 +6,12 @@ import socket
 import time
 from typing import Any
 
-import httpx
 import pytest
 
 from service.api import responses
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
-from tests.api.test_disconnect import cancelled_requests, head, send
+from tests.api.test_disconnect import head, send
 from tests.workers import LIMIT_SECONDS, Script, until
 
 BODY = json.dumps(translation("Hello.")).encode()
@@ -137,7 +136,7 @@ def test_endless_trailer_is_refused(serve_live: ServeLive, flood: bytes) -> None
         except (ConnectionResetError, BrokenPipeError):
             pass
         assert ANSWER not in received(connection)
-    until(lambda: cancelled_requests(server, "none") == 1)
+    until(lambda: server.num_requests("cancelled", model="none") == 1)
 
 
 def test_slow_header_gets_408(serve_live: ServeLive) -> None:
@@ -217,17 +216,16 @@ UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Setting
 @pytest.mark.parametrize("is_chunked", [False, True])
 @pytest.mark.parametrize("pieces", [1, 2, 7])
 def test_upgrade_is_served_as_http_1(
-    serve_live: ServeLive, upgrade: bytes, is_chunked: bool, pieces: int
+    live: LiveServer, upgrade: bytes, is_chunked: bool, pieces: int
 ) -> None:
     """The JDK's HttpClient asks for h2c in its first request; the body was lost."""
-    server = serve_live()
     start, body = head(len(BODY)), BODY
     if is_chunked:
         start = start.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
         body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
     request = start.removesuffix(b"\r\n") + upgrade + b"\r\n" + body
     size = -(-len(request) // pieces)
-    with server.connect() as connection:
+    with live.connect() as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for begin in range(0, len(request), size):
             connection.sendall(request[begin : begin + size])
@@ -237,18 +235,17 @@ def test_upgrade_is_served_as_http_1(
         reply(connection)
 
 
-def test_java_client_sends_the_body_after_the_headers(serve_live: ServeLive) -> None:
-    server = serve_live()
+def test_java_client_sends_the_body_after_the_headers(live: LiveServer) -> None:
     start = head(len(BODY)).removesuffix(b"\r\n") + UPGRADE + b"\r\n"
-    with server.connect() as connection:
+    with live.connect() as connection:
         connection.sendall(start)
         time.sleep(0.1)
         connection.sendall(BODY)
         reply(connection)
 
 
-def test_connect_is_refused(serve_live: ServeLive) -> None:
-    with serve_live().connect() as connection:
+def test_connect_is_refused(live: LiveServer) -> None:
+    with live.connect() as connection:
         connection.sendall(b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert received(connection).startswith(b"HTTP/1.1 400 ")
 
@@ -262,7 +259,7 @@ def test_half_closed_client_that_goes_later_is_cancelled(
         until(lambda: script.admitted)
         connection.shutdown(socket.SHUT_WR)
         time.sleep(0.1)
-    until(lambda: cancelled_requests(server) == 1)
+    until(lambda: server.num_requests("cancelled") == 1)
 
 
 def test_half_closed_client_with_part_of_a_body_is_dropped(serve_live: ServeLive) -> None:
@@ -271,53 +268,31 @@ def test_half_closed_client_with_part_of_a_body_is_dropped(serve_live: ServeLive
         connection.sendall(head(1000) + b"{")
         connection.shutdown(socket.SHUT_WR)
         assert received(connection) == b""
-    until(lambda: cancelled_requests(server, "none") == 1)
+    until(lambda: server.num_requests("cancelled", model="none") == 1)
 
 
-@pytest.mark.parametrize(
-    ("target", "fields", "status"),
-    [
-        (b"/translate", {"q": ["Hello."] * 3, "source": "en", "target": "pt"}, b"200"),
-        (b"/metrics", None, b"200"),
-        (b"/embed", {"inputs": ["cat"] * 1000}, b"200"),
-        (b"/languages", None, b"200"),
-        (b"/absent", None, b"404"),
-    ],
-    ids=["translation", "metrics", "vectors", "languages", "error"],
-)
 def test_reply_to_http_1_0_has_a_length_and_no_chunks(
-    serve_live: ServeLive,
-    both: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
-    target: bytes,
-    fields: dict[str, Any] | None,
-    status: bytes,
+    serve_live: ServeLive, both: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(responses, "PART_VALUES", 100)
     monkeypatch.setattr(responses, "CHUNK_BYTES", 1000)
     server = serve_live(models=both, max_inputs=1000)
-    body = b"" if fields is None else json.dumps(fields).encode()
-    method = b"GET" if fields is None else b"POST"
-    kind = b"Content-Type: application/json\r\n"
-    length = b"Content-Length: %d\r\n\r\n" % len(body)
-    with server.connect() as connection:
-        connection.sendall(method + b" " + target + b" HTTP/1.0\r\n" + kind + length + body)
-        start, _, content = received(connection).partition(b"\r\n\r\n")
-    first, *headers = start.lower().split(b"\r\n")
-    assert status in first
-    assert b"content-length: %d" % len(content) in headers
-    assert not any(line.startswith(b"transfer-encoding") for line in headers)
-
-
-def test_malformed_request_gets_400(serve_live: ServeLive) -> None:
-    server: LiveServer = serve_live()
-    with server.connect() as connection:
-        connection.sendall(b"\x16\x03\x01\x02\x00 not HTTP\r\n\r\n")
-        found = received(connection)
-    assert found.startswith(b"HTTP/1.1 400 ")
-    assert error_of(found)["error_type"] == "invalid_request"
-    url = f"http://127.0.0.1:{server.port}/health/live"
-    assert httpx.get(url, trust_env=False, timeout=LIMIT_SECONDS).status_code == 200
+    requests: list[tuple[bytes, bytes, bytes]] = [
+        (b"POST /translate", json.dumps(translation(["Hello."] * 3)).encode(), b"200"),
+        (b"POST /embed", json.dumps({"inputs": ["cat"] * 1000}).encode(), b"200"),
+        (b"GET /metrics", b"", b"200"),
+        (b"GET /languages", b"", b"200"),
+        (b"GET /absent", b"", b"404"),
+    ]
+    for target, body, status in requests:
+        fields = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        with server.connect() as connection:
+            connection.sendall(target + b" HTTP/1.0\r\n" + fields + body)
+            start, _, content = received(connection).partition(b"\r\n\r\n")
+        first, *headers = start.lower().split(b"\r\n")
+        assert status in first
+        assert b"content-length: %d" % len(content) in headers
+        assert not any(line.startswith(b"transfer-encoding") for line in headers)
 
 
 def test_malformed_chunk_gets_400(serve_live: ServeLive) -> None:
@@ -329,7 +304,7 @@ def test_malformed_chunk_gets_400(serve_live: ServeLive) -> None:
     assert found.startswith(b"HTTP/1.1 400 ")
     assert found.count(b"content-length: ") == 1
     assert error_of(found)["error_type"] == "invalid_request"
-    until(lambda: cancelled_requests(server, "none") == 1)
+    until(lambda: server.num_requests("cancelled", model="none") == 1)
 
 
 KEY = b"X-API-Key: secret\r\n"

@@ -17,7 +17,7 @@ from tests.api.attacks import ATTACKS
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer, translation
 from tests.api.test_connections import ANSWER, BODY, error_of, reply, whole_reply
-from tests.api.test_disconnect import cancelled_requests, head, send
+from tests.api.test_disconnect import head, send
 from tests.workers import Script, until
 
 LARGE = 200_000
@@ -107,27 +107,21 @@ def test_given_up_bodies_are_freed_without_garbage_collection(
 
 
 @pytest.mark.usefixtures("patient")
-def test_small_bodies_are_served_while_the_budget_is_used_up(serve_live: ServeLive) -> None:
+def test_smaller_bodies_are_served_while_large_ones_use_up_the_budget(
+    serve_live: ServeLive,
+) -> None:
     server = serve_live(**SETTINGS)
     filling = fill(server)
     for _ in range(20):
         assert server.translate("Hello.").status_code == 200
-    for connection in filling:
-        connection.close()
-    until(lambda: not server.pool.budget.used)
-    until(lambda: cancelled_requests(server, "none") == 5)
-
-
-@pytest.mark.usefixtures("patient")
-def test_bodies_of_some_sentences_fit_beside_large_ones(serve_live: ServeLive) -> None:
-    server = serve_live(**SETTINGS)
-    filling = fill(server)
-    body = body_of(60_000)
+    body = body_of(60_000)  # some sentences
     with server.connect() as connection:
         connection.sendall(head(len(body)) + body)
         reply(connection)
     for connection in filling:
         connection.close()
+    until(lambda: not server.pool.budget.used)
+    until(lambda: server.num_requests("cancelled", model="none") == 5)
 
 
 @pytest.mark.usefixtures("patient")
@@ -145,8 +139,7 @@ def test_refused_large_bodies_are_no_overload(
             assert connection.recv(12) == b"HTTP/1.1 429"
         assert server.translate("Hello.").status_code == 200
     assert not server.early.load.is_overloaded
-    labels = {"task": "translate", "model": "none", "outcome": "rejected_bytes"}
-    assert server.sample("regard_requests_total", **labels) == 10
+    assert server.num_requests("rejected_bytes", model="none") == 10
     for connection in filling:
         connection.close()
 

@@ -5,13 +5,8 @@ import time
 from service.errors import DeadlineExceededError, InvalidRequestError, OverloadedError
 from service.scheduling.forecast import MIN_SAMPLES
 from tests.api.conftest import Serve, ServeAny
-from tests.api.servers import AnyServer, assert_error
+from tests.api.servers import assert_error
 from tests.workers import LIMIT_SECONDS, Script, until
-
-
-def cancelled(server: AnyServer, where: str) -> float:
-    labels = {"task": "translate", "model": "en-pt", "where": where}
-    return server.sample("regard_cancelled_total", **labels)
 
 
 def test_running_sentence_leaves_its_row(serve_any: ServeAny, script: Script) -> None:
@@ -23,12 +18,11 @@ def test_running_sentence_leaves_its_row(serve_any: ServeAny, script: Script) ->
         response, DeadlineExceededError, "0 of 1 sentences", "REGARD_REQUEST_TIMEOUT_SECONDS"
     )
     until(lambda: script.aborted == [sequence.id for sequence in script.admitted])
-    assert cancelled(server, "running") == 1
-    assert cancelled(server, "queued") == 0
+    assert server.num_cancelled("running") == 1
+    assert server.num_cancelled("queued") == 0
     assert server.sample("regard_decode_slots", model="en-pt", state="used") == 0
     server.until_answered()
-    labels = {"task": "translate", "model": "en-pt", "outcome": "deadline"}
-    assert server.sample("regard_requests_total", **labels) == 1
+    assert server.num_requests("deadline") == 1
     script.may_finish.set()
     until(lambda: server.translate("Hello.").status_code == 200)
 
@@ -40,7 +34,7 @@ def test_waiting_sentence_leaves_its_queue(serve: Serve, script: Script) -> None
     assert {reply.result(LIMIT_SECONDS).status_code for reply in begun} == {504}
     labels = {"task": "translate", "model": "en-pt", "lane": "interactive"}
     assert server.sample("regard_queue_depth", **labels) == 0
-    assert cancelled(server, "queued") + cancelled(server, "running") == 3
+    assert server.num_cancelled("queued") + server.num_cancelled("running") == 3
     server.until_released()
     until(lambda: len(script.aborted) == len(script.admitted))
     script.may_finish.set()
@@ -52,7 +46,7 @@ def test_sentences_that_were_done_are_told(serve_any: ServeAny, script: Script) 
     script.stuck.add(server.token("Stuck"))
     response = server.translate(["Stuck.", "Done.", "Done."], beam_size=2)
     assert_error(response, DeadlineExceededError, "2 of 3 sentences")
-    assert cancelled(server, "running") == 1
+    assert server.num_cancelled("running") == 1
     assert server.sample("regard_decode_slots", model="en-pt", state="used") == 0
     script.stuck.clear()
     until(lambda: server.translate("Stuck.").status_code == 200)
@@ -107,10 +101,5 @@ def test_request_that_would_be_late_is_refused(serve: Serve, script: Script) -> 
     script.may_finish.set()
     assert {reply.result(LIMIT_SECONDS).status_code for reply in running} == {200}
     server.until_answered()
-    refused = [
-        server.sample(
-            "regard_requests_total", task="translate", model=model, outcome="rejected_deadline"
-        )
-        for model in ("en-pt", "none")
-    ]
+    refused = [server.num_requests("rejected_deadline", model=name) for name in ("en-pt", "none")]
     assert sum(refused) == 1

@@ -10,8 +10,6 @@ from deepl import api_data, http_client
 
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer
-from tests.api.test_disconnect import post_of
-from tests.workers import Script, until
 
 KEY = "key-of-the-test"
 CAT, HOUSE = "The cat sleeps in the house.", "The house is old and red."
@@ -30,7 +28,7 @@ def client_of(server: LiveServer, key: str = KEY) -> deepl.Translator:
 
 @pytest.fixture
 def server(serve_live: ServeLive) -> LiveServer:
-    return serve_live(api_keys=KEY, max_pending_requests=1)
+    return serve_live(api_keys=KEY)
 
 
 @pytest.fixture
@@ -67,35 +65,6 @@ def test_faults_are_the_clients_own_exceptions(
     with pytest.raises(deepl.AuthorizationException, match="check auth_key"):
         stranger.get_usage()
     stranger.close()  # type: ignore[no-untyped-call]
-
-
-def test_full_queue_is_too_many_requests(
-    server: LiveServer, client: deepl.Translator, script: Script
-) -> None:
-    script.may_finish.clear()
-    with server.connect() as first:
-        body = {"text": ["One."], "source_lang": "EN", "target_lang": "PT"}
-        key = f"Authorization: DeepL-Auth-Key {KEY}"
-        first.sendall(post_of(body, "/v2/translate", key))
-        until(lambda: server.core.admission.requests == 1)
-        with pytest.raises(deepl.TooManyRequestsException):
-            client.translate_text(CAT, target_lang="PT-BR")
-        script.may_finish.set()
-        assert first.recv(100).startswith(b"HTTP/1.1 200")
-
-
-def test_quota_of_a_key(serve_live: ServeLive, tmp_path: Path) -> None:
-    server = serve_live(api_keys=f"{KEY},other", monthly_characters=40, state=str(tmp_path))
-    with closing(client_of(server)) as client, closing(client_of(server, "other")) as other:
-        client.translate_text(CAT, target_lang="PT-BR")
-        with pytest.raises(deepl.QuotaExceededException, match="Quota exceeded"):
-            client.translate_text(HOUSE, target_lang="PT-BR")
-        usage = client.get_usage()
-        assert (usage.character.count, usage.character.limit) == (len(CAT), 40)
-        client.translate_text("One, two, t.", target_lang="PT-BR")
-        assert client.get_usage().any_limit_reached
-        assert not other.get_usage().character.count
-        other.translate_text(HOUSE, target_lang="PT-BR")
 
 
 def test_glossaries(serve_live: ServeLive, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import random
 import socket
 from typing import Any
 
@@ -31,33 +30,19 @@ def send(server: SocketServer, q: str | list[str]) -> socket.socket:
     return connection
 
 
-def cancelled_requests(server: SocketServer, model: str = "en-pt") -> float:
-    labels = {"task": "translate", "model": model, "outcome": "cancelled"}
-    return server.sample("regard_requests_total", **labels)
-
-
-def cancelled_sentences(server: SocketServer, where: str) -> float:
-    labels = {"task": "translate", "model": "en-pt", "where": where}
-    return server.sample("regard_cancelled_total", **labels)
-
-
-def until_waiting(server: SocketServer, num_requests: int) -> None:
-    until(lambda: server.core.admission.requests == num_requests)
-
-
 def test_client_that_goes_while_its_sentence_runs(serve_tcp: ServeTcp, script: Script) -> None:
     server = serve_tcp()
     script.may_finish.clear()
     with send(server, "Hello."):
         until(lambda: script.admitted)
-    until(lambda: cancelled_requests(server) == 1)
+    until(lambda: server.num_requests("cancelled") == 1)
     until(lambda: script.aborted == [script.admitted[0].id])
-    assert cancelled_sentences(server, "running") == 1
+    assert server.num_cancelled("running") == 1
     assert server.sample("regard_decode_slots", model="en-pt", state="used") == 0
     assert server.sample("regard_inflight_requests", task="translate") == 0
     duration = {"task": "translate", "model": "en-pt", "outcome_class": "4xx"}
     assert server.sample("regard_request_duration_seconds_count", **duration) == 1
-    until_waiting(server, 0)
+    server.until_admitted(0)
     script.may_finish.set()
     assert server.translate("Next.").json() == {"translatedText": "Next."}
 
@@ -68,10 +53,10 @@ def test_client_that_goes_while_its_sentence_waits(serve_live: ServeLive, script
     with send(server, "First.") as first:
         until(lambda: script.admitted)
         with send(server, ["Second.", "Third."]):
-            until_waiting(server, 2)
-        until(lambda: cancelled_requests(server) == 1)
-        assert cancelled_sentences(server, "queued") == 2
-        assert cancelled_sentences(server, "running") == 0
+            server.until_admitted(2)
+        until(lambda: server.num_requests("cancelled") == 1)
+        assert server.num_cancelled("queued") == 2
+        assert server.num_cancelled("running") == 0
         script.may_finish.set()
         assert first.recv(12) == b"HTTP/1.1 200"
     assert server.translate("Next.").status_code == 200
@@ -98,9 +83,8 @@ def test_client_that_goes_while_its_document_is_translated(
         connection.sendall(start.replace(b"application/json", kind) + DOCUMENT)
         until(lambda: script.admitted)
     until(lambda: script.aborted == [script.admitted[0].id])
-    until_waiting(server, 0)
-    labels = {"task": "document", "model": "none", "outcome": "cancelled"}
-    until(lambda: server.sample("regard_requests_total", **labels) == 1)
+    server.until_admitted(0)
+    until(lambda: server.num_requests("cancelled", task="document", model="none") == 1)
 
 
 @pytest.mark.parametrize("sent", [b"", b'{"q": "He'])
@@ -113,36 +97,9 @@ def test_client_that_goes_while_it_sends(
         with server.connect() as connection:
             connection.sendall(head(1000) + sent)
             until(lambda: server.sample("regard_inflight_requests", task="translate") == 1)
-        until(lambda: cancelled_requests(server, "none") == 1)
+        until(lambda: server.num_requests("cancelled", model="none") == 1)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert server.sample("regard_inflight_requests", task="translate") == 0
-
-
-def test_many_clients_that_go_leave_nothing_behind(serve_tcp: ServeTcp, script: Script) -> None:
-    server = serve_tcp(max_rows=4, max_beam_size=4, bulk_sentences=2)
-    generator = random.Random(7)
-    script.may_finish.clear()
-    texts = [[f"Sentence {number}."] * generator.randint(1, 4) for number in range(30)]
-    connections = [send(server, text) for text in texts]
-    until_waiting(server, 30)
-    kept = generator.sample(connections, 6)
-    for connection in connections:
-        if connection not in kept:
-            connection.close()
-    until_waiting(server, 6)
-    script.may_finish.set()
-    for connection in kept:
-        with connection:
-            assert connection.recv(12) == b"HTTP/1.1 200"
-    until_waiting(server, 0)
-    assert cancelled_requests(server) == 24
-    assert server.core.admission.tokens == 0
-    for state, rows in (("used", 0), ("free", 4)):
-        assert server.sample("regard_decode_slots", model="en-pt", state=state) == rows
-    for lane in ("interactive", "bulk"):
-        labels = {"task": "translate", "model": "en-pt", "lane": lane}
-        assert server.sample("regard_queue_depth", **labels) == 0
-    assert server.translate("Next.").status_code == 200
 
 
 def test_keep_alive_connection_serves_one_request_after_the_other(serve_live: ServeLive) -> None:
@@ -155,4 +112,4 @@ def test_keep_alive_connection_serves_one_request_after_the_other(serve_live: Se
                 part = connection.recv(4096)
                 assert part
                 received += part
-    assert cancelled_requests(server) == 0
+    assert server.num_requests("cancelled") == 0

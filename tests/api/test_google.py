@@ -5,10 +5,12 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.google import PATH
+from service.api.google import PATH, google_shape
+from service.errors import OverloadedError
+from service.tasks.context import RequestContext
 from tests.api.conftest import Serve
 from tests.api.servers import Server
-from tests.workers import LIMIT_SECONDS, Script
+from tests.workers import LIMIT_SECONDS
 
 WEATHER, TEMPO = "The weather is beautiful today.", "O tempo hoje está muito bonito."
 JSON = {"content-type": "application/json"}
@@ -112,6 +114,11 @@ def test_languages_are_listed_without_a_key(serve: Serve) -> None:
     assert server.get(PATH, params={"q": "A.", "key": "key", **GIVEN}).status_code == 200
 
 
+def test_full_queue_is_resource_exhausted() -> None:
+    status, body = google_shape(OverloadedError("m", 1, "requests"), RequestContext("id"))
+    assert (status, body["error"]["status"]) == (429, "RESOURCE_EXHAUSTED")
+
+
 @pytest.mark.parametrize(
     ("path", "request_", "code", "reason", "words"),
     [
@@ -134,17 +141,3 @@ def test_error_has_googles_shape(
     assert words in error["message"]
     assert error["errors"] == [{"message": error["message"], "domain": "global", "reason": reason}]
     assert error["status"] == ("NOT_FOUND" if code == 404 else "INVALID_ARGUMENT")
-
-
-def test_full_queue_is_resource_exhausted(serve: Serve, script: Script) -> None:
-    server = serve(max_pending_requests=1)
-    script.may_finish.clear()
-    first = server.begin_translate("Hello.")
-    server.until_admitted(1)
-    response = server.post(PATH, json={"q": "A.", **GIVEN})
-    script.may_finish.set()
-    assert (response.status_code, response.json()["error"]["status"]) == (429, "RESOURCE_EXHAUSTED")
-    assert response.headers["retry-after"]
-    assert first.result(LIMIT_SECONDS).status_code == 200
-    labels = {"task": "translate", "model": "none", "outcome": "rejected_queue"}
-    assert server.sample("regard_requests_total", **labels) == 1

@@ -19,7 +19,7 @@ import pytest
 
 from service.ipc.processes import Process
 from tests.api.conftest import ServeLive, ServeTcp
-from tests.api.servers import LiveServer, SocketServer, translation
+from tests.api.servers import SocketServer, assert_idle, translation
 from tests.api.test_disconnect import head
 from tests.workers import Script, Threads, until
 
@@ -55,19 +55,6 @@ def resident_bytes(pids: list[int]) -> int:
     return sum(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def assert_nothing_left(server: SocketServer) -> None:
-    if isinstance(server, LiveServer):
-        until(lambda: not server.server.server_state.tasks)
-    until(lambda: not server.core.admission.requests)
-    until(lambda: not server.sample("regard_inflight_requests", task="translate"))
-    assert server.core.admission.tokens == 0
-    until(lambda: not server.sample("regard_decode_slots", model="en-pt", state="used"))
-    for lane in ("interactive", "bulk"):
-        labels = {"task": "translate", "model": "en-pt", "lane": lane}
-        assert server.sample("regard_queue_depth", **labels) == 0
-    assert not any(worker.held for worker in server.core.scheduler.workers.values())
-
-
 @pytest.mark.parametrize("num_steps", [1, 30])
 def test_clients_that_hang_up_at_any_moment_leave_nothing_behind(
     num_steps: int, serve_tcp: ServeTcp, script: Script
@@ -82,10 +69,10 @@ def test_clients_that_hang_up_at_any_moment_leave_nothing_behind(
             return Counter(pool.map(lambda seed: hang_up(server, seed), seeds))
 
     run(0)
-    assert_nothing_left(server)
+    assert_idle(server)
     before = resident_bytes(pids)
     moments = run(HANG_UPS)
-    assert_nothing_left(server)
+    assert_idle(server)
     assert set(moments) == set(MOMENTS)
     assert resident_bytes(pids) - before < MAX_GROWTH_BYTES
     assert server.translate("Next.").status_code == 200

@@ -15,6 +15,7 @@ def test_live_server_is_not_ready_until_its_models_are(serve: Serve, script: Scr
     script.may_load.clear()
     server = serve(is_ready=False)
     assert server.get("/health/live").json() == {"status": "ok"}
+    assert server.get("/").status_code == 200
     for path in HEALTH:
         assert_error(server.get(path), UnavailableError, "the models are loading")
     assert server.sample("regard_ready") == 0
@@ -136,14 +137,9 @@ def test_nothing_detected_is_english_without_confidence(server: Server, text: st
     assert found == [{"confidence": 0.0, "language": "en"}]
 
 
-def test_long_list_is_detected(server: Server) -> None:
-    texts = ["Where is the station, and when does the next train leave?"] * 200
-    found = server.post("/detect", json={"q": texts}).json()
-    assert found[0]["language"] == "en"
-
-
 @pytest.mark.parametrize(
-    "path", ["/health", "/health/live", "/languages", "/metrics", "/v1/models", "/v1/models/en-pt"]
+    "path",
+    ["/", "/health", "/health/live", "/languages", "/metrics", "/v1/models", "/v1/models/en-pt"],
 )
 def test_head_has_the_headers_of_get_alone(server: Server, path: str) -> None:
     response = server.begin("HEAD", path).result(LIMIT_SECONDS)
@@ -170,11 +166,6 @@ def test_options_without_a_preflight_names_the_methods(
     response = server.begin("OPTIONS", path).result(LIMIT_SECONDS)
     assert (response.status_code, response.content) == (200, b"")
     assert response.headers["allow"] == allowed
-
-
-def test_documentation_can_be_read(server: Server) -> None:
-    assert server.get("/openapi.json").json()["info"]["version"]
-    assert "Regard" in server.get("/docs").text
 
 
 @pytest.mark.parametrize(

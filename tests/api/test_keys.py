@@ -1,5 +1,6 @@
 """API keys: every route that computes needs one, wherever a client may put it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,18 @@ from service.api.tei import tei_shape
 from service.errors import InvalidKeyError, MissingKeyError
 from service.settings import Settings
 from service.settings.keys import digest_of, read_keys
-from tests.api.conftest import Serve, ServeAny
+from tests.api.conftest import Serve, shared
 from tests.api.servers import Server, assert_error, translation
-from tests.workers import LIMIT_SECONDS
+from tests.workers import Script
 
 KEYS = "first-key, second-key"
 COMPUTING = sorted(path for dialect in DIALECTS for path in dialect.tasks)
 OPEN = ("/languages", "/frontend/settings", "/health", "/metrics", "/v1/models", "/", "/docs")
 
 
-@pytest.fixture
-def keyed(serve: Serve) -> Server:
-    return serve(api_keys=KEYS, admin_key="admin-key", files=True)
+@pytest.fixture(scope="module")
+def keyed(shared_script: Script) -> Iterator[Server]:
+    yield from shared(shared_script, api_keys=KEYS, admin_key="admin-key", files=True)
 
 
 def status_of(server: Server, **request: Any) -> int:
@@ -161,21 +162,6 @@ def test_server_without_keys_accepts_any(serve: Serve) -> None:
     assert response.status_code == 200
     settings = server.get("/frontend/settings").json()
     assert (settings["apiKeys"], settings["keyRequired"]) == (False, False)
-
-
-def test_keys_hold_behind_http_workers_too(serve_any: ServeAny) -> None:
-    server = serve_any(api_keys=KEYS)
-    assert server.translate("Hello.").status_code == 400
-    assert server.translate("Hello.", api_key="second-key").status_code == 200
-    settings = server.get("/frontend/settings").json()
-    assert (settings["apiKeys"], settings["keyRequired"]) == (True, True)
-
-
-def test_an_api_key_is_no_admin_key(keyed: Server) -> None:
-    for key, status in (("first-key", 401), ("admin-key", 400)):
-        headers = {"authorization": f"Bearer {key}"}
-        response = keyed.begin("POST", "/v1/models/x", headers=headers, json={})
-        assert response.result(LIMIT_SECONDS).status_code == status
 
 
 def test_keys_come_from_a_file(tmp_path: Path) -> None:

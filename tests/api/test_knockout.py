@@ -102,16 +102,6 @@ def test_uniform_heads_are_not_heads_that_are_off(real_server: Server) -> None:
     assert uniform < -0.01
 
 
-def test_map_of_the_heads_of_a_layer(real_server: Server) -> None:
-    heads = [{"heads": [{"kind": "encoder", "layers": [0], "heads": [n]}]} for n in range(8)]
-    every = {"heads": [{"kind": "encoder", "layers": [0]}]}
-    found = knock_out(real_server, *heads, every)
-    totals = [effect["total_change"] for effect in found["knockouts"]]
-    assert len({round(total, 4) for total in totals}) == 9
-    alone = knock_out(real_server, heads[3])
-    assert alone["knockouts"][0]["changes"] == found["knockouts"][3]["changes"]
-
-
 INVALID: list[tuple[dict[str, Any], str]] = [
     ({}, "missing knockouts parameter"),
     ({"knockouts": []}, "knockouts parameter is an empty list"),

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from service.server import create_app
-from tests.api.servers import LiveServer, Server, make_settings
+from tests.api.servers import LiveServer, make_settings, running
 from tests.embedding_reference import Reference
 from tests.workers import LIMIT_SECONDS, Script, Threads
 
@@ -72,14 +72,13 @@ def test_texts_get_their_vectors(embeddings: Callable[..., Any], embedding_folde
 
 
 def test_ids_are_the_models_own_by_setting(embedding_folder: str) -> None:
-    settings = make_settings(models=(embedding_folder,), openai_token_ids=True)
     reference = Reference(embedding_folder)
-    with Server(create_app(settings, Threads(Script().load))) as server:
+    with running(models=(embedding_folder,), openai_token_ids=True) as server:
         for given, texts in (
             ([9, 10, 11], ["a b c"]),
             ([[9, 10], [11]], ["a b", "c"]),
             (["a b", [11]], ["a b", "c"]),
         ):
-            response = server.until_ready().post("/v1/embeddings", json={"input": given})
+            response = server.post("/v1/embeddings", json={"input": given})
             found = [item["embedding"] for item in response.json()["data"]]
             assert_array_equal(np.array(found, np.float32), reference.vectors(*texts))

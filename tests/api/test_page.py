@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from service.api.page import BUNDLES, FOLDER, files
-from service.errors import InvalidRequestError, NotFoundError
+from service.errors import NotFoundError
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error
-from tests.workers import Script
 
 NAMES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.*"))
 PATHS = ["/", "/docs", *(f"/static/{name}" for name in NAMES)]
@@ -125,24 +124,8 @@ def test_page_loads_few_bytes(server: Server) -> None:
     assert not [name for name in modules if name.startswith("understand/")]
 
 
-def test_page_answers_head(server: Server) -> None:
-    response = server.begin("HEAD", "/").result(60)
-    assert response.status_code == 200
-    assert response.content == b""
-    assert response.headers["etag"] == server.get("/").headers["etag"]
-
-
 @pytest.mark.parametrize(
     "name", ["nothing.js", "..%2Fapp.py", "%2e%2e/app.py", "__init__.py", "", "%2e", "%00"]
 )
 def test_no_other_file_is_given(server: Server, name: str) -> None:
     assert_error(server.get(f"/static/{name}"), NotFoundError)
-
-
-def test_post_to_the_page_is_a_request_of_tei(server: Server) -> None:
-    assert_error(server.post("/"), InvalidRequestError, "missing inputs parameter")
-
-
-def test_page_is_there_while_the_models_load(serve: Serve, script: Script) -> None:
-    script.may_load.clear()
-    assert serve(is_ready=False).get("/").status_code == 200

@@ -10,9 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
-from service.server import create_app
-from tests.api.servers import AnyServer, Server, assert_error, make_settings
-from tests.workers import Script, Threads
+from tests.api.servers import AnyServer, assert_error, running
 
 QUERY, TEXT = "where did the cat sat", "the cat sat on a mat ."
 PAIR = {"text": QUERY, "text_pair": TEXT}
@@ -22,9 +20,8 @@ PARTS = [None, *["query"] * 5, None, *["document"] * 7, None]
 
 @pytest.fixture(scope="module")
 def server(small_models: dict[str, str]) -> Iterator[AnyServer]:
-    settings = make_settings(models=tuple(small_models.values()))
-    with Server(create_app(settings, Threads(Script().load))) as running:
-        yield running.until_ready()
+    with running(models=tuple(small_models.values())) as server:
+        yield server
 
 
 def ask(server: AnyServer, path: str = "/attention", **fields: Any) -> dict[str, Any]:
@@ -139,6 +136,7 @@ def test_other_requests_are_refused(
         assert_error(response, *expected)
 
 
-def test_listed_models_have_the_sizes(server: AnyServer) -> None:
+def test_listed_models_have_their_tasks_and_sizes(server: AnyServer) -> None:
     listed = {model["id"]: model for model in server.get("/v1/models").json()["data"]}
+    assert (listed["ranker"]["task"], listed["embedder"]["task"]) == ("rerank", "embed")
     assert listed["ranker"]["attention"] == {"encoder": {"layers": 3, "heads": 4}}

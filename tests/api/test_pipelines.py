@@ -8,7 +8,7 @@ import pytest
 from service.http_server.connection import Connection
 from tests.api.servers import LiveServer, translation
 from tests.api.test_connections import ANSWER, BODY, error_of, received, reply
-from tests.api.test_disconnect import cancelled_requests, head, send
+from tests.api.test_disconnect import head, send
 from tests.workers import Script, until
 
 REQUEST = head(len(BODY)) + BODY
@@ -52,7 +52,7 @@ def test_few_pipelined_requests_wait_in_memory(live: LiveServer, script: Script)
         script.may_finish.set()
         connection.shutdown(socket.SHUT_WR)
         assert received(connection).count(b"HTTP/1.1 200 ") == 1001
-    assert cancelled_requests(live) == 0
+    assert live.num_requests("cancelled") == 0
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])
@@ -122,7 +122,7 @@ def test_half_closed_client_gets_its_reply(
     assert found.startswith(interim + b"HTTP/1.1 200 OK\r\n")
     assert b"connection: close\r\n" in found
     assert found.endswith(ANSWER)
-    assert cancelled_requests(live) == 0
+    assert live.num_requests("cancelled") == 0
 
 
 def test_half_closed_pipeline_is_answered_to_its_end(live: LiveServer) -> None:

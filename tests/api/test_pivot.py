@@ -108,8 +108,7 @@ def test_each_leg_is_counted_with_its_model(serve_any: ServeAny, models: str) ->
     for name in ("de-en", "en-fr"):
         labels = {"task": "translate", "model": name}
         assert server.sample("regard_source_tokens_count", **labels) == 2
-    labels = {"task": "translate", "outcome": "ok"}
-    assert server.sample("regard_requests_total", model="none", **labels) == 1
+    assert server.num_requests("ok", model="none") == 1
 
 
 def test_second_leg_begins_when_its_own_first_has_ended(
@@ -154,8 +153,7 @@ def test_failed_second_leg_ends_a_request_whose_first_legs_go_on(
     until(lambda: len(script.aborted) == 1)
     for name in ("de-en", "en-fr"):
         assert server.sample("regard_decode_slots", model=name, state="used") == 0
-    labels = {"task": "translate", "model": "de-en", "where": "running"}
-    assert server.sample("regard_cancelled_total", **labels) == 1
+    assert server.num_cancelled("running", model="de-en") == 1
 
 
 def test_client_that_goes_ends_its_second_leg(
@@ -168,8 +166,7 @@ def test_client_that_goes_ends_its_second_leg(
         until(lambda: len(script.admitted) == 2)
     until(lambda: script.aborted == [script.admitted[1].id])
     until(lambda: server.core.admission.requests == 0)
-    labels = {"task": "translate", "model": "en-fr", "where": "running"}
-    assert server.sample("regard_cancelled_total", **labels) == 1
+    assert server.num_cancelled("running", model="en-fr") == 1
 
 
 @pytest.mark.parametrize("source", ["de", "auto"])

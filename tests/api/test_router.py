@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.server import create_app
-from tests.api.servers import AnyServer, Server, make_settings
+from tests.api.servers import AnyServer, running
 from tests.parity.test_routers import TEXTS, write_dense, write_sparse
-from tests.workers import Script, Threads
 
 
 @pytest.fixture(scope="module")
@@ -17,9 +15,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyServer]:
     folder = tmp_path_factory.mktemp("models")
     write_dense(folder / "dense")
     write_sparse(folder / "sparse")
-    settings = make_settings(models=(str(folder / "dense"), str(folder / "sparse")))
-    with Server(create_app(settings, Threads(Script().load))) as running:
-        yield running.until_ready()
+    with running(models=(str(folder / "dense"), str(folder / "sparse"))) as server:
+        yield server
 
 
 def answer(server: AnyServer, path: str, **fields: Any) -> Any:

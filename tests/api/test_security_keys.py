@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 import os
-import timeit
 from pathlib import Path
 from typing import Any
 
@@ -179,9 +178,7 @@ def test_limit_of_requests_gets_429_in_each_shape(
         assert 1 <= int(response.headers["retry-after"]) <= 30
         assert words in response.text
     assert status(server, "other") == 200
-    assert server.sample(
-        "regard_requests_total", task="translate", model="none", outcome="rate_limited"
-    )
+    assert server.num_requests("rate_limited", model="none")
 
 
 def test_limit_of_characters_counts_the_texts(serve: Serve, file: Path) -> None:
@@ -275,18 +272,10 @@ def test_command_names_the_fault_of_a_file(file: Path) -> None:
     assert "line 2" in CliRunner().invoke(app, ["keys", "check", str(file)]).stderr
 
 
-def test_time_does_not_depend_on_the_number_of_correct_characters(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A comparison that stops at the first difference takes twice as long for the last guess."""
+def test_keys_are_compared_by_their_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time shows nothing about the number of correct characters of a guess."""
     key = "k" * 4096
     ring = KeyRing(Settings.model_validate({"api_keys": key}))
-
-    def seconds(guess: str) -> float:
-        return min(timeit.repeat(lambda: ring.find(guess), number=100, repeat=60))
-
-    none, most = seconds("x" + key[1:]), seconds(key[:-1] + "x")
-    assert 0.8 < most / none < 1.25
     compared: list[str] = []
     monkeypatch.setattr(hmac, "compare_digest", lambda *texts: compared.extend(texts))
     ring.find(key[:-1])

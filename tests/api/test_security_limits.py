@@ -33,7 +33,7 @@ def nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("depth", [MAX_DEPTH, 200, 1000])
+@pytest.mark.parametrize("depth", [MAX_DEPTH, 1000])
 def test_deep_body_is_refused(server: Server, path: str, depth: int) -> None:
     for name in ("q", "text", "inputs", "input", "source", "options"):
         body = b'{"%s": %s}' % (name.encode(), b'["[",' * depth + b"1" + b"]" * depth)
@@ -104,7 +104,3 @@ def test_public_port_hides_the_routes_of_operators(serve: Serve) -> None:
         assert server.get(f"{url}/v1/models").status_code == 200
         assert server.get(f"{url}/v1/models/en-pt").status_code == 200
         assert server.get(f"{url}/health").status_code == 200
-
-
-def test_without_the_setting_one_port_serves_all(serve: Serve) -> None:
-    assert "regard_ready" in serve().get(f"{PUBLIC}/metrics").text

@@ -5,28 +5,22 @@ from typing import Any
 
 import pytest
 
-from service.server import create_app
-from tests.api.servers import Server, make_settings
-from tests.workers import Script, Threads
+from tests.api.servers import Server, running
 
 PAIR = ["where did the cat sit", "the cat sat on a mat ."]
-
-
-def started(*models: str, **settings: Any) -> Server:
-    return Server(create_app(make_settings(models=models, **settings), Threads(Script().load)))
 
 
 @pytest.fixture(scope="module")
 def server(small_models: dict[str, str]) -> Iterator[Server]:
     models = small_models["embedder"], small_models["ranker"]
-    with started(*models, max_inputs=4) as running:
-        yield running.until_ready()
+    with running(models=models, max_inputs=4) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def ranker(small_models: dict[str, str]) -> Iterator[Server]:
-    with started(small_models["ranker"]) as running:
-        yield running.until_ready()
+    with running(models=(small_models["ranker"],)) as server:
+        yield server
 
 
 def test_base_address_embeds_and_shows_the_page(server: Server) -> None:

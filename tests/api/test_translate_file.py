@@ -23,10 +23,8 @@ import service.server
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import FORMATS
 from service.documents.reader import DocumentReader, ReadDocument
-from service.documents.xml_files import FREE_BYTES
 from service.errors import (
     DeadlineExceededError,
-    ForbiddenError,
     InternalError,
     InvalidKeyError,
     InvalidRequestError,
@@ -122,8 +120,7 @@ def test_language_is_detected_once_for_the_document(files: Server) -> None:
     text = "O tempo hoje está muito bonito, meus amigos.\n\nOi.\n"
     sent = send(files, "a.txt", text, source="auto", target="en")
     assert fetch(files, sent).text == text
-    labels = {"task": "document", "model": "pt-en", "outcome": "ok"}
-    assert files.sample("regard_requests_total", **labels) == 1
+    assert files.num_requests("ok", task="document", model="pt-en") == 1
 
 
 @pytest.mark.parametrize(
@@ -149,12 +146,6 @@ def test_wrong_document_gets_a_clear_error(
     assert_error(send(files, name, data, **fields), kind, words)
 
 
-def test_zip_bomb_is_refused(files: Server) -> None:
-    bomb = archive({"word/document.xml": bytes(2 * FREE_BYTES)})
-    assert len(bomb) < FREE_BYTES / 200
-    assert_error(send(files, "a.docx", bomb), RequestTooLargeError, "after unpacking", "split the")
-
-
 def until_reading(server: Server) -> int:
     def children() -> list[str]:
         process = server.documents.reader.process
@@ -164,31 +155,6 @@ def until_reading(server: Server) -> int:
 
     until(lambda: bool(children()))
     return int(children()[0])
-
-
-def test_document_that_needs_too_much_memory_costs_only_itself(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = serve(files=True, max_files=1)
-    monkeypatch.setattr(server.documents.reader, "max_bytes", 2**25)
-    words = ("bytes of memory", "REGARD_MAX_FILE_BYTES")
-    for _ in range(2):
-        assert_error(send(server, "a.html", SLOW), RequestTooLargeError, *words)
-    assert fetch(server, send(server, "a.txt", "Hi.")).text == "Hi."
-    assert (server.documents.num_open, server.documents.open_bytes) == (0, 0)
-    assert [*server.documents.store.folder.glob("*.data")]
-
-
-def test_reading_ends_with_the_time_of_the_request(serve: Serve) -> None:
-    server = serve(files=True)
-    limit = {"X-Request-Timeout-Ms": "1000"}
-    late = server.post("/translate_file", headers=limit, **form("a.html", SLOW))
-    words = ("the document was not translated in 1 s", "raise X-Request-Timeout-Ms")
-    assert_error(late, DeadlineExceededError, *words)
-    reader = server.documents.reader.process
-    assert reader is not None
-    assert reader.child.returncode is not None
-    assert fetch(server, send(server, "a.txt", "Hi.")).text == "Hi."
 
 
 @pytest.mark.parametrize("path", ["/translate_file", "/v2/document"])
@@ -254,15 +220,6 @@ def test_document_that_cannot_be_written_frees_its_place(
             patch.setattr(DocumentStore, "finish", fail)
         assert_error(send(server, "a.txt", "Hi."), kind)
     assert send(server, "a.txt", "Hi.").status_code == 200
-
-
-def test_process_that_reads_documents_ends_with_the_server(serve: Serve) -> None:
-    server = serve(files=True)
-    send(server, "a.txt", "Hi.")
-    reader = server.documents.reader.process
-    assert reader is not None
-    server.run(server.opened.aclose())
-    assert reader.child.returncode is not None
 
 
 def test_large_documents_are_not_translated_together(serve: Serve, script: Script) -> None:
@@ -359,10 +316,6 @@ def test_unknown_download_is_refused(serve: Serve, is_on: bool) -> None:
     kind = NotFoundError if is_on else InvalidRequestError
     for name in ("x", ".json", "0" * 32, "0" * 32 + ".a.txt"):
         assert_error(server.get(f"/download_file/{name}"), kind)
-
-
-def test_files_are_refused_while_they_are_off(server: Server) -> None:
-    assert_error(send(server, "a.txt", "Hi."), ForbiddenError, "Files translation are disabled")
 
 
 def test_document_is_deleted_when_its_time_is_over(serve: Serve) -> None:

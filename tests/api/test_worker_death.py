@@ -38,8 +38,7 @@ def test_sentence_that_two_workers_died_over_is_given_up(serve: Serve, script: S
     script.fatal += [hello, hello]
     response = server.translate("Hello.")
     assert_error(response, UnavailableError, "two workers died")
-    labels = {"task": "translate", "model": "en-pt", "outcome": "unavailable"}
-    assert server.sample("regard_requests_total", **labels) == 1
+    assert server.num_requests("unavailable") == 1
     server.until_ready()
     assert restarts(server) == 2
     assert server.translate("Hello.").status_code == 200
@@ -127,18 +126,6 @@ def test_worker_that_dies_while_it_loads_is_started_again(serve: Serve, script: 
     script.may_load.set()
     server.until_ready()
     assert len(starter.started) == 2
-
-
-def test_end_does_not_wait_for_a_worker_to_be_started_again(serve: Serve, script: Script) -> None:
-    """A supervisor that slept between two attempts went on to start another when it was to end."""
-    server = serve(workers=2)
-    starter = server.core.supervisor.start_worker
-    assert isinstance(starter, Threads)
-    starter.started[0].kill()
-    until(lambda: restarts(server) == 1)
-    server.run(server.core.supervisor.stop())
-    assert all(task.done() for task in server.core.supervisor.keeper.tasks)
-    assert not any(worker.thread.is_alive() for worker in starter.started)
 
 
 def test_threads_are_as_many_as_a_worker_may_use(script: Script) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from model import errors
 from model.errors import ModelError
-from service.api.deepl.errors import DEEPL_ERRORS, STATUSES, DeepLErrorBody, deepl_shape
+from service.api.deepl.errors import DEEPL_ERRORS, STATUSES, deepl_shape
 from service.api.deepl.languages import source_code, source_codes, target_codes
 from service.api.middleware import error_response
 from service.api.openai.errors import OpenAIErrorBody, openai_shape
@@ -93,42 +93,12 @@ def test_body_is_openais_with_status_and_headers_of_our_own_shape(
     assert json.loads(bytes(own.body))["error"] == "m"
 
 
-KEYS = (MissingKeyError, InvalidKeyError)
-OWN_STATUS = (*KEYS, QuotaExceededError, RateLimitedError)
-OTHERS = [e for e, *_ in ERRORS if e.param is None and not isinstance(e, OWN_STATUS)]
-
-
-@pytest.mark.parametrize("error", OTHERS)
-def test_error_without_a_parameter_has_its_own_message(error: ServiceError) -> None:
-    status, body = deepl_shape(error, RequestContext("id"))
-    assert (status, body) == (KINDS[type(error)].status, {"message": "m"})
-    DeepLErrorBody.model_validate(body)
-
-
-@pytest.mark.parametrize("kind", KEYS)
-def test_missing_key_and_wrong_key_get_the_same_status_and_message(
-    kind: type[ServiceError],
-) -> None:
-    """DeepL's clients take 403 alone for a fault of the key."""
-    status, body = deepl_shape(kind("m", details="d"), RequestContext("id"))
-    assert (status, body["message"]) == (403, "Authorization failure, check auth_key")
-    assert body["detail"]
-
-
 def test_details_are_the_detail() -> None:
     error = InvalidRequestError("m", details="d")
     assert deepl_shape(error, RequestContext("id")) == (400, {"message": "m", "detail": "d"})
     error.param = "text"
     expected = {"message": "Value for 'text' not supported.", "detail": "m; d"}
     assert deepl_shape(error, RequestContext("id")) == (400, expected)
-
-
-def test_response_has_the_time_after_which_to_try_again() -> None:
-    for error, *_ in ERRORS:
-        response = error_response(error, RequestContext("id"), deepl_shape)
-        assert json.loads(bytes(response.body)).keys() <= {"message", "detail"}
-        given = response.headers.get("retry-after")
-        assert given == (error.retry_after_seconds and str(error.retry_after_seconds))
 
 
 def test_documented_statuses_exist() -> None:

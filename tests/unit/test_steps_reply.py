@@ -12,7 +12,7 @@ from model.tokenization.tokenizer import Tokenizer
 from service.api.responses import json_chunks
 from service.tasks.attention.replies import StepsResponse
 from service.tasks.attention.requests import Include
-from service.tasks.attention.results import SHOWN_VALUES, InspectedText, steps_of
+from service.tasks.attention.results import InspectedText, steps_of
 from tests.attention import sides
 
 HEADS, SIZE = 2, 16
@@ -52,30 +52,6 @@ def reply(
     StepsResponse.model_validate_json(content)
     body: dict[str, Any] = json.loads(content)
     return body
-
-
-def test_numbers_are_those_of_the_steps(pair: InspectedText) -> None:
-    body = reply(pair, AttentionKind.CROSS, 2, "vectors", "output", "output_weight")
-    steps = traced(pair, AttentionKind.CROSS, 2)
-    assert (body["model"], body["head_dim"], body["scale"]) == ("en-pt", SIZE, 0.25)
-    for name, values in (("score", steps.scores), ("scaled", steps.scaled)):
-        written = np.array([row[name] for row in body["rows"]], np.float32)
-        np.testing.assert_array_equal(written, values)
-    for row, weight, weighted in zip(body["rows"], steps.weights, steps.weighted, strict=True):
-        assert np.float32(row["weight"]) == weight
-        assert row["value_norm"] == pytest.approx(np.linalg.norm(weighted), rel=1e-6)
-        np.testing.assert_array_equal(np.array(row["value"], np.float32), weighted[:SHOWN_VALUES])
-    vectors = {"q": steps.query, "k": steps.key, "v": steps.value}
-    output = {
-        "concatenated": steps.concatenated,
-        "bias": steps.output_bias,
-        "result": steps.result,
-        "weight": steps.output_weight,
-    }
-    for part, expected in ((body["vectors"], vectors), (body["output"], output)):
-        assert part.keys() == expected.keys()
-        for name, values in expected.items():
-            np.testing.assert_array_equal(np.array(part[name], np.float32), values)
 
 
 def test_tokens_depend_on_the_kind(pair: InspectedText) -> None:
