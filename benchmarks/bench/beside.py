@@ -8,18 +8,18 @@ process, so that it does not delay the translation clients.
 import asyncio
 import itertools
 import multiprocessing
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from statistics import median
+from time import perf_counter
 
 import orjson
 import uvloop
 
-from benchmarks.bench.client import Address, BenchError, RequestError, ask, send_once
-from benchmarks.bench.load import LoadReport, run_load
+from benchmarks.bench.client import Address, BenchError, RequestError, ask
+from benchmarks.bench.load import LoadReport, Window, run_load, send_until_end
 from benchmarks.bench.texts import LIST_TIMEOUT_SECONDS, split_pair, translate_request
 
 ATTENTION, KNOCKOUT = "/attention", "/attention/knockout"
@@ -60,7 +60,7 @@ class BulkReport:
     beside: list[LoadReport]
     p99_ratio: float  # median p99 of single sentences beside lists / median p99 alone
     lists: int  # lists that were translated
-    statuses: dict[str, int]  # failed lists by status or kind of error
+    statuses: dict[str, int]  # failed lists by status with error type, or by kind of error
 
 
 def run_attention(
@@ -85,11 +85,15 @@ def run_attention(
         return uvloop.run(load)
 
     alone, beside, asked = [], [], []
-    for _ in range(rounds):
-        alone.append(measure())
-        with attention_client(url, body, path) as replies:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        for _ in range(rounds):
+            alone.append(measure())
+            pool.submit(send_in_a_loop, url, path, body, 0.0).result()  # starts the process
+            asking = pool.submit(
+                send_in_a_loop, url, path, body, ATTENTION_WARMUP_SECONDS + seconds
+            )
             beside.append(measure())
-        asked.append(replies[0])
+            asked.append(asking.result())
     tokens = usage["source_tokens"], usage["target_tokens"]
     ratio = median_p99(beside) / median_p99(alone)
     return AttentionReport(tokens, usage["attention_values"], alone, beside, asked, ratio)
@@ -139,81 +143,28 @@ def knockout_question(body: bytes, number: int) -> bytes:
     return orjson.dumps({**asked, "knockouts": [{"source_words": [n]} for n in range(number)]})
 
 
-@contextmanager
-def attention_client(url: str, body: bytes, path: str = ATTENTION) -> Iterator[list[Asked]]:
-    """Runs an attention client in its own process.
-
-    The context yields an empty list. When the context ends, the list receives the client's counts.
-    """
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(
-        target=ask_in_a_loop, args=(url, body, path, theirs), daemon=True
-    )
-    process.start()
-    theirs.close()
-    replies: list[Asked] = []
-    try:
-        with _reporting_death():
-            ours.recv()  # waits until the client has received its first reply
-        yield replies
-        with _reporting_death():
-            ours.send(None)
-            replies.append(ours.recv())
-    finally:
-        process.terminate()
-        process.join()
-
-
-@contextmanager
-def _reporting_death() -> Iterator[None]:
-    """Raises a BenchError if the process at the other end of a pipe is gone."""
-    try:
-        yield
-    except (EOFError, OSError) as error:
-        raise BenchError(
-            "the process of the attention client died; is the server running?"
-        ) from error
-
-
-def ask_in_a_loop(url: str, body: bytes, path: str, control: Connection) -> None:
-    """Sends requests until a message arrives on `control`, then sends the counts on `control`.
-
-    After the first reply, the function also sends None on `control`.
-    """
+def send_in_a_loop(url: str, path: str, body: bytes, seconds: float) -> Asked:
+    """Sends one request after the other, at least one, and counts the replies."""
+    end = perf_counter() + seconds
     replies = errors = num_bytes = 0
-    while not control.poll():
-        reply = ask(url, "POST", path, body)
-        if not replies:
-            control.send(None)
+    while not replies or perf_counter() < end:
+        try:
+            reply = ask(url, "POST", path, body)
+        except RequestError as error:  # which cannot be pickled
+            raise BenchError(str(error)) from None
         replies += 1
         errors += reply.status != 200
         num_bytes += len(reply.body)
-    control.recv()
-    control.send(Asked(replies, errors, num_bytes))
+    return Asked(replies, errors, num_bytes)
 
 
-class ListClients:
-    """Clients that send long lists in a loop."""
-
-    def __init__(self, address: Address, pair: str, sentences: Sequence[str]) -> None:
-        self.address = address
-        self.pair = pair
-        self.sentences = sentences
-        self.statuses: Counter[str] = Counter()
-
-    async def send_lists(self, size: int) -> None:
-        """Sends lists of `size` sentences until cancellation; waits a second after a failure."""
-        texts = [*itertools.islice(itertools.cycle(self.sentences), size)]
-        request = translate_request(self.address, self.pair, texts, False)
-        while True:
-            try:
-                reply = await send_once(self.address, request, LIST_TIMEOUT_SECONDS)
-                status = str(reply.status)
-            except RequestError as error:
-                status = error.kind
-            self.statuses[status] += 1
-            if status != "200":
-                await asyncio.sleep(RETRY_SECONDS)
+async def send_lists(
+    address: Address, pair: str, sentences: Sequence[str], size: int, window: Window
+) -> None:
+    """Sends lists of `size` sentences in a loop."""
+    texts = [*itertools.islice(itertools.cycle(sentences), size)]
+    request = itertools.repeat(translate_request(address, pair, texts, False))
+    await send_until_end(address, request, window, LIST_TIMEOUT_SECONDS, RETRY_SECONDS)
 
 
 async def run_bulk(
@@ -230,13 +181,15 @@ async def run_bulk(
 
     In the windows with lists, one more client sends lists of JOB_LIST sentences.
     """
-    lists = ListClients(Address.parse(url), pair, sentences)
+    address, lists = Address.parse(url), Window()
     load = (url, pair, sentences, num_clients, LISTS_WARMUP_SECONDS, seconds)
     alone, beside = [], []
     for _ in range(rounds):
         alone.append(await run_load(*load))
         sizes = [JOB_LIST, *[list_size] * list_clients]
-        tasks = [asyncio.create_task(lists.send_lists(size)) for size in sizes]
+        tasks = [
+            asyncio.create_task(send_lists(address, pair, sentences, size, lists)) for size in sizes
+        ]
         await asyncio.sleep(LISTS_WARMUP_SECONDS)
         beside.append(await run_load(*load))
         for task in tasks:
@@ -244,7 +197,6 @@ async def run_bulk(
             with suppress(asyncio.CancelledError):
                 await task
     ratio = median_p99(beside) / median_p99(alone)
-    done = lists.statuses.pop("200", 0)
     if any(run.errors for run in alone):
         raise BenchError("the server refused single sentences while no lists were sent")
-    return BulkReport(num_clients, alone, beside, ratio, done, dict(lists.statuses))
+    return BulkReport(num_clients, alone, beside, ratio, lists.num_good, dict(lists.errors()))

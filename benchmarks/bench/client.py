@@ -11,24 +11,17 @@ replies or pipelining.
 """
 
 import asyncio
-import re
 from contextlib import closing
 from typing import NamedTuple, Self, cast
 from urllib.parse import urlsplit
 
 import uvloop
+from httptools import HttpParserError, HttpResponseParser
 
 REQUEST_TIMEOUT_SECONDS = 60.0
 SHOWN_BYTES = 500
-MAX_HEAD_BYTES = 65536
-MAX_CHUNK_LINE = 10
-"""Largest length, in bytes, of a line with the size of a chunk: eight digits and the line break."""
-
-_CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
-_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked", re.IGNORECASE)
-_CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,8}\r\n")
-_CLOSE = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
-_RETRY_AFTER = re.compile(rb"\r\nretry-after:", re.IGNORECASE)
+LENGTHS = {b"content-length", b"transfer-encoding"}
+"""A reply must have one of these headers. Otherwise it would end with its connection."""
 
 
 class BenchError(Exception):
@@ -88,78 +81,12 @@ class Reply(NamedTuple):
         return self.body[:SHOWN_BYTES].decode("utf-8", errors="replace")
 
 
-class ReplyParser:
-    """Splits the received bytes of a connection into replies."""
-
-    def __init__(self) -> None:
-        self.received = bytearray()
-        self._head = b""
-        self._chunks: bytearray | None = None
-
-    def next_reply(self) -> Reply | None:
-        """Takes the next reply from the received bytes; returns None while a part is missing."""
-        if not self._head and not self._take_head():
-            return None
-        body = self._take_body() if self._chunks is None else self._take_chunks(self._chunks)
-        if body is None:
-            return None
-        head, self._head, self._chunks = self._head, b"", None
-        is_last = _CLOSE.search(head) is not None
-        return Reply(int(head[9:12]), body, is_last, _RETRY_AFTER.search(head) is not None)
-
-    def _take_head(self) -> bool:
-        end = self.received.find(b"\r\n\r\n") + 4
-        if end < 4:
-            if len(self.received) > MAX_HEAD_BYTES:
-                raise RequestError("protocol", f"the headers exceed {MAX_HEAD_BYTES} bytes")
-            return False
-        head = bytes(self.received[:end])
-        length = _CONTENT_LENGTH.search(head)
-        is_framed = length is not None or _CHUNKED.search(head) is not None
-        if not (is_framed and head.startswith(b"HTTP/1.") and head[9:12].isdigit()):
-            raise RequestError(
-                "protocol", f"not an HTTP/1 reply with a known length: {head[:80]!r}"
-            )
-        del self.received[:end]
-        self._head = head
-        self._length = int(length[1]) if length is not None else 0
-        self._chunks = bytearray() if length is None else None
-        return True
-
-    def _take_body(self) -> bytes | None:
-        if len(self.received) < self._length:
-            return None
-        body = bytes(self.received[: self._length])
-        del self.received[: self._length]
-        return body
-
-    def _take_chunks(self, chunks: bytearray) -> bytes | None:
-        """Takes chunks until the body is complete; returns None while a part is missing.
-
-        Chunk extensions and trailers are not supported.
-        """
-        while True:
-            line_end = self.received.find(b"\r\n", 0, MAX_CHUNK_LINE)
-            if line_end < 0 and len(self.received) < MAX_CHUNK_LINE:
-                return None
-            line = bytes(self.received[: line_end + 2])
-            if _CHUNK_SIZE.fullmatch(line) is None:
-                raise RequestError("protocol", f"not the size of a chunk: {line[:80]!r}")
-            end = len(line) + int(line, 16)
-            if len(self.received) < end + 2:  # a line break follows the chunk
-                return None
-            chunks += self.received[len(line) : end]
-            del self.received[: end + 2]
-            if end == len(line):
-                return bytes(chunks)
-
-
 class Connection(asyncio.Protocol):
     """One keep-alive connection. After a failure it is closed and cannot be used again."""
 
     def __init__(self, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
-        self._parser = ReplyParser()
+        self._parser = HttpResponseParser(self)
         self._loop = asyncio.get_running_loop()
         self._waiting: asyncio.Future[Reply] | None = None
         self._is_ended = False
@@ -186,7 +113,7 @@ class Connection(asyncio.Protocol):
         waiting: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting = waiting
         self._timer = self._loop.call_later(self._timeout_seconds, self._time_out)
-        if self._is_ended:
+        if self.is_closed:
             self._fail(RequestError("closed", "the connection ended before the request"))
         else:
             self._transport.write(request)
@@ -204,17 +131,35 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Ends the request in progress if its reply is complete; asyncio calls this method."""
-        self._parser.received += data
-        if self._waiting is None:
-            return
         try:
-            reply = self._parser.next_reply()
-        except RequestError as error:
-            self._fail(error)
-            return
-        if reply is None:
-            return
-        if reply.is_last:
+            self._parser.feed_data(data)
+        except HttpParserError as error:
+            self._fail(RequestError("protocol", f"not an HTTP/1 reply: {error}: {data[:80]!r}"))
+
+    # The parser calls the next methods. After an exception in one of them, it raises an error.
+
+    def on_message_begin(self) -> None:
+        if self._waiting is None:
+            raise ValueError("no request is in progress")
+        self._headers: set[bytes] = set()
+        self._body: list[bytes] = []
+
+    def on_header(self, name: bytes, _value: bytes) -> None:
+        self._headers.add(name.lower())
+
+    def on_headers_complete(self) -> None:
+        if LENGTHS.isdisjoint(self._headers):
+            raise ValueError("the length of the body is not known")
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        is_last = not self._parser.should_keep_alive()
+        has_retry_after = b"retry-after" in self._headers
+        body = b"".join(self._body)
+        reply = Reply(self._parser.get_status_code(), body, is_last, has_retry_after)
+        if is_last:
             self.close()
         if (waiting := self._take_waiting()) is not None:
             waiting.set_result(reply)

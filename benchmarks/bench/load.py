@@ -20,7 +20,15 @@ from typing import NamedTuple
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.bench.client import Address, BenchError, Connection, Reply, RequestError, send_once
+from benchmarks.bench.client import (
+    REQUEST_TIMEOUT_SECONDS,
+    Address,
+    BenchError,
+    Connection,
+    Reply,
+    RequestError,
+    send_once,
+)
 from benchmarks.bench.texts import translate_request, unusable
 
 ERROR_PAUSE_SECONDS = 0.1
@@ -206,25 +214,33 @@ def summarise(
     )
 
 
-async def send_until_end(address: Address, requests: Iterator[bytes], window: Window) -> None:
+async def send_until_end(
+    address: Address,
+    requests: Iterator[bytes],
+    window: Window,
+    timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
+    pause_seconds: float = ERROR_PAUSE_SECONDS,
+) -> None:
     """Runs one client.
 
     The client pauses after an error. Without the pause, refused requests would follow each other
     much faster than successful requests.
     """
     connection: Connection | None = None
-    while (began := perf_counter()) < window.end:
-        outcome: Reply | RequestError
-        try:
-            if connection is None or connection.is_closed:
-                connection = await Connection.open(address)
-            outcome = await connection.send(next(requests))
-        except RequestError as error:
-            outcome = error
-        if not window.add(began, outcome):
-            await asyncio.sleep(ERROR_PAUSE_SECONDS)
-    if connection is not None:
-        connection.close()
+    try:
+        while (began := perf_counter()) < window.end:
+            outcome: Reply | RequestError
+            try:
+                if connection is None or connection.is_closed:
+                    connection = await Connection.open(address, timeout_seconds)
+                outcome = await connection.send(next(requests))
+            except RequestError as error:
+                outcome = error
+            if not window.add(began, outcome):
+                await asyncio.sleep(pause_seconds)
+    finally:
+        if connection is not None:
+            connection.close()
 
 
 async def _scrape_at(moment: float, address: Address, errors: Counter[str]) -> str:
