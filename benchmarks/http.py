@@ -29,8 +29,9 @@ from benchmarks.environments import MissingError
 from benchmarks.load import Shape, translate_bodies
 from benchmarks.options import Options
 from benchmarks.peers.protocol import read_lines
-from benchmarks.processes import HOST, Prepare, Server, ready_server, running
+from benchmarks.processes import Prepare, Server, ready_server, running
 from benchmarks.report import OURS, Result, Sample
+from service.private_server import HOST
 
 MEMORY = "memory"
 IDLE_SECONDS = 2.0

@@ -6,11 +6,10 @@ of the loopback.
 
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -20,8 +19,8 @@ from benchmarks.bench.client import RequestError, ask
 from benchmarks.environments import ROOT, WORK, MissingError
 from benchmarks.options import Options
 from benchmarks.report import Result
+from service.private_server import HOST, reserved_port
 
-HOST = "127.0.0.1"
 READY_SECONDS = 180.0
 STOP_SECONDS = 60.0
 POLL_SECONDS = 0.02
@@ -215,14 +214,8 @@ def ending() -> Iterator[list[Any]]:
 
 
 def free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    with ExitStack() as held:
+        return [held.enter_context(reserved_port()) for _ in range(count)]
 
 
 def get(port: int, path: str) -> tuple[int, bytes]:

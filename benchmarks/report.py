@@ -7,9 +7,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
-from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from service import doctor
 
 OURS = "regard"
 
@@ -190,27 +191,16 @@ def replace_marked(text: str, name: str, block: str) -> str:
 
 
 def machine() -> dict[str, str]:
-    info = _fields(Path("/proc/cpuinfo"))
-    flags = set(info.get("flags", "").split())
-    units = [f for f in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8") if f in flags]
-    memory = int(_fields(Path("/proc/meminfo"))["MemTotal"].split()[0]) / 2**20
+    processor, versions = doctor.processor(), doctor.versions()
     return {
         "date": date.today().isoformat(),
-        "cpu": info.get("model name", platform.machine()),
-        "units": ", ".join(units),
-        "memory": f"{memory:.0f} GiB",
+        "cpu": processor["model"],
+        "units": ", ".join(processor["features"]),
+        "memory": f"{doctor.memory()['total_bytes'] / 2**30:.0f} GiB",
         "kernel": platform.release(),
-        "python": platform.python_version(),
-        "torch": metadata.version("torch"),
+        "python": versions["python"],
+        "torch": versions["torch"],
     }
-
-
-def _fields(path: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for line in path.read_text("utf-8", errors="replace").splitlines():
-        name, _, value = line.partition(":")
-        found.setdefault(name.strip(), value.strip())
-    return found
 
 
 def conditions(facts: Mapping[str, Any]) -> str:

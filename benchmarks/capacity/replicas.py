@@ -50,17 +50,10 @@ WARMUP_SECONDS = 1.0
 DEADLINE_SECONDS = 60.0
 
 
-@dataclass(frozen=True)
-class ClosedLoop:
-    per_second: float  # sentences per second
-    p50_ms: float  # median latency in milliseconds
-    p99_ms: float  # 99th percentile of the latency in milliseconds
-
-
-def closed_loop(costs: Costs, clients: int, seconds: float) -> ClosedLoop:
+def closed_loop(costs: Costs, clients: int, seconds: float) -> Figures:
     """Simulates clients that send one sentence after the other."""
     generator = random.Random(1)
-    found: list[float] = []
+    found: list[Outcome] = []
     with virtual_time(Clock()) as clock:
         machine = Machine(clock, costs)
 
@@ -71,18 +64,17 @@ def closed_loop(costs: Costs, clients: int, seconds: float) -> ClosedLoop:
         def end(request: Request) -> None:
             is_ok = request.outcome == "ok"
             if is_ok and clock.now > WARMUP_SECONDS:
-                found.append(1000 * request.seconds)
+                found.append(Outcome(request.sent, "ok", request.seconds))
             clock.call_later(0.0 if is_ok else ERROR_PAUSE_SECONDS, send)
 
         for _ in range(clients):
             clock.call_later(0.0, send)
         clock.run_until(WARMUP_SECONDS + seconds)
-    ordered = sorted(found)
-    p50, p99 = percentile(ordered, 50) or 0.0, percentile(ordered, 99) or 0.0
-    return ClosedLoop(len(ordered) / seconds, p50, p99)
+    return Figures.of(found)
 
 
 SATURATING_CLIENTS = 128
+CAPACITY_SECONDS = 5.0
 LOOK_AHEAD_SECONDS = 1.0
 """Arrivals are scheduled this far ahead, so that the queue of events stays short."""
 
@@ -133,7 +125,8 @@ class Point:
 
 
 def capacity(costs: Costs) -> float:
-    return closed_loop(costs, SATURATING_CLIENTS, 5.0).per_second
+    """Returns the sentences per second of a machine with many clients."""
+    return closed_loop(costs, SATURATING_CLIENTS, CAPACITY_SECONDS).requests / CAPACITY_SECONDS
 
 
 def bursty(mean: float, seconds: float) -> Shape:

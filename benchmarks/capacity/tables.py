@@ -33,7 +33,7 @@ def levels_table(costs: Costs, levels: Sequence[Level]) -> str:
     for level in levels:
         found = closed_loop(costs, level.clients, SIMULATED_SECONDS)
         figures = [
-            *(level.per_second, found.per_second),
+            *(level.per_second, found.requests / SIMULATED_SECONDS),
             *(level.p50_ms, found.p50_ms, level.p99_ms, found.p99_ms),
             level.rows / level.steps,
             1000 * level.workers_seconds / level.requests,

@@ -14,7 +14,8 @@ from typing import Any
 import yaml
 
 from benchmarks.environments import ROOT, WORK, MissingError, peer_python
-from benchmarks.processes import HOST, POLL_SECONDS, Contestant, Server, ending, get
+from benchmarks.processes import POLL_SECONDS, Contestant, Server, ending, get
+from service.private_server import HOST
 
 CONFIG = ROOT / "deploy" / "envoy" / "envoy.yaml"
 CLUSTER = "cluster.regard."

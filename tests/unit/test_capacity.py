@@ -14,7 +14,7 @@ from benchmarks.capacity.arrivals import BURST, DAY, Shape, day_trace, poisson, 
 from benchmarks.capacity.costs import Costs, CostsError, ServerCosts, WorkerCosts
 from benchmarks.capacity.plan import Demand, Supply, plan
 from benchmarks.capacity.replay import send
-from benchmarks.capacity.replicas import Figures, by_kind, closed_loop, point, simulate
+from benchmarks.capacity.replicas import Figures, by_kind, capacity, point, simulate
 from benchmarks.capacity.simulation import Outcome
 from benchmarks.capacity.tables import comparison_table
 from benchmarks.capacity.virtual_time import Clock, Processors
@@ -60,7 +60,7 @@ def test_bursts_share_the_cores() -> None:
 
 
 def test_load_above_the_capacity_is_refused_and_the_rest_is_in_time() -> None:
-    rate = closed_loop(COSTS, 128, 3.0).per_second
+    rate = capacity(COSTS)
     trace = record(poisson(Shape(15, 2 * rate)), 3, 1)
     found = Figures.of(simulate(COSTS, trace, 1.0))
     assert 0.35 < found.refused < 0.6
@@ -69,7 +69,7 @@ def test_load_above_the_capacity_is_refused_and_the_rest_is_in_time() -> None:
 
 
 def test_more_machines_wait_less_at_the_same_utilisation() -> None:
-    costs = replace(COSTS, capacity=closed_loop(COSTS, 128, 3.0).per_second)
+    costs = replace(COSTS, capacity=capacity(COSTS))
     one, four = (point(costs, replicas, 0.8, 5.0, 2.0) for replicas in (1, 4))
     assert four.poisson.p99_ms < one.poisson.p99_ms
     assert one.poisson.requests == pytest.approx(0.8 * costs.capacity * 5, rel=0.1)
