@@ -36,6 +36,18 @@ class EchoEngine:
         return 0.0
 
 
+class RecordingEngine(EchoEngine):
+    """Keeps the rows in the order in which they are computed."""
+
+    def __init__(self, options: JobOptions, settings: Settings, cores: int) -> None:
+        super().__init__(options, settings, cores)
+        self.rows: list[Row] = []
+
+    async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
+        self.rows += rows
+        return await super().compute(rows)
+
+
 class SlowEngine(EchoEngine):
     """Takes SLOW_SECONDS for each chunk, so that a test can kill its process before the end."""
 

@@ -19,12 +19,12 @@ from service.bulk.commands import check_models, compute_job, is_complete, open_j
 from service.bulk.folder import Journal, OutputFolder, costs, read_totals
 from service.bulk.formats import INPUTS, Columns, find_files
 from service.bulk.job import Job, plan
-from service.bulk.rows import Chunk, JobError, Outcome, Row, chunks_of, isolated
+from service.bulk.rows import JobError, Outcome, Row, chunks_of, isolated, num_chars
 from service.bulk.work import ShardWork
 from service.errors import InvalidRequestError, ServiceError, UnavailableError
 from service.settings import Settings
 from tests.bulk import SETTINGS, layout_of, options_of
-from tests.echo_engine import EchoEngine
+from tests.echo_engine import EchoEngine, RecordingEngine
 
 LINES = [f"line {number}" for number in range(250)]
 
@@ -77,6 +77,8 @@ def started(source: Path, output: Path, **options: Any) -> tuple[OutputFolder, J
 
 
 def written(output: Path) -> list[dict[str, Any]]:
+    if [*output.glob("*.parquet")]:
+        return list(parquet.read_table(output).to_pylist())
     data = b"".join(path.read_bytes() for path in sorted(output.glob("part-*")))
     return [json.loads(line) for line in data.splitlines()]
 
@@ -200,21 +202,10 @@ def test_only_missing_chunks_are_computed(source: Path, output: Path) -> None:
     folder.chunk_path(job, 1, 3).unlink()
     assert folder.num_rows_done(job) == 240
 
-    class Counting(EchoEngine):
-        num_rows = 0
-
-        async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
-            self.num_rows += len(rows)
-            return await super().compute(rows)
-
-    engine = Counting(job.options, SETTINGS, 1)
+    engine = RecordingEngine(job.options, SETTINGS, 1)
     compute(folder, job, engine)
-    assert engine.num_rows == 10
+    assert len(engine.rows) == 10
     assert written(output) == expected
-
-
-def lengths(chunk: Chunk) -> list[int]:
-    return [len(row.text or "") for row in chunk.rows]
 
 
 def test_rows_of_a_shard_are_sorted_by_length() -> None:
@@ -222,7 +213,7 @@ def test_rows_of_a_shard_are_sorted_by_length() -> None:
     chunks = [*chunks_of(rows, 10)]
     assert [chunk.number for chunk in chunks] == [*range(11)]
     assert [len(chunk.rows) for chunk in chunks] == [10] * 10 + [5]
-    found = [length for chunk in chunks for length in lengths(chunk)]
+    found = [num_chars(row) for chunk in chunks for row in chunk.rows]
     assert found == sorted(found, reverse=True)
     for chunk in chunks:
         assert [row.id for row in chunk.rows] == [*chunk.positions]
@@ -238,7 +229,7 @@ def test_long_shards_are_sorted_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     for first, part in zip((0, 30, 60), parts, strict=True):
         places = sorted(place for chunk in part for place in chunk.positions)
         assert places == [*range(first, min(first + 30, 65))]
-        found = [length for chunk in part for length in lengths(chunk)]
+        found = [num_chars(row) for chunk in part for row in chunk.rows]
         assert found == sorted(found, reverse=True)
     assert len(chunks) == 7
 
@@ -249,25 +240,15 @@ def test_shards_have_the_order_of_the_input(source: Path, output: Path, form: st
     source.write_text("\n".join(texts), "utf-8")
     folder, job = started(source, output, output_format=form)
 
-    class Recording(EchoEngine):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            self.parts: list[int] = []
-
-        async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
-            self.parts += [len(row.text or "") for row in rows]
-            return await super().compute(rows)
-
-    engine = Recording(job.options, SETTINGS, 1)
+    engine = RecordingEngine(job.options, SETTINGS, 1)
     compute(folder, job, engine)
-    first, second = engine.parts[:100], engine.parts[100:]
-    assert first == sorted(first, reverse=True)
-    assert second == sorted(second, reverse=True)
-    found = written(output) if form == "jsonl" else parquet.read_table(output).to_pylist()
+    for part in (engine.rows[:100], engine.rows[100:]):
+        found = [num_chars(row) for row in part]
+        assert found == sorted(found, reverse=True)
     expected = [
         {"id": n, "translation": text.upper(), "error": None} for n, text in enumerate(texts)
     ]
-    assert found == expected
+    assert written(output) == expected
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
@@ -291,29 +272,17 @@ def test_shard_of_many_chunks_needs_few_open_files(source: Path, output: Path, f
         compute(folder, job)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    found = written(output) if form == "jsonl" else parquet.read_table(output).to_pylist()
-    assert [row["translation"] for row in found] == [line.upper() for line in LINES]
+    assert [row["translation"] for row in written(output)] == [line.upper() for line in LINES]
 
 
 async def test_shards_take_turns(source: Path, output: Path) -> None:
     folder, job = started(source, output)
 
-    class Recording(EchoEngine):
-        rows_in_flight = 10
-
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            self.shards: list[int] = []
-
-        async def compute(self, rows: Sequence[Row]) -> list[Outcome]:
-            self.shards.append(rows[0].id // 100)
-            return await super().compute(rows)
-
-    engine = Recording(job.options, SETTINGS, 1)
-
+    engine = RecordingEngine(job.options, SETTINGS, 1)
+    engine.rows_in_flight = 10
     work = ShardWork(folder, job, engine)
     await asyncio.gather(*[work.compute(index) for index in range(3)])
-    assert engine.shards == [0] * 10 + [1] * 10 + [2] * 5
+    assert [row.id // 100 for row in engine.rows] == [0] * 100 + [1] * 100 + [2] * 50
     assert [row["id"] for row in written(output)] == [*range(250)]
 
 
