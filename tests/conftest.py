@@ -55,6 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the tests of the page first: one process runs them all, and would be the last to end."""
     items.sort(key=lambda item: not item.nodeid.startswith(BROWSER))
     for item in items:
+        if item.nodeid.startswith(BROWSER):
+            item.add_marker("browser")
         if item.nodeid.startswith(tuple(SLOW)):
             item.add_marker("slow")
 

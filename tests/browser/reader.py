@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from playwright.sync_api import FloatRect, Locator, Page, Request, expect
+from playwright.sync_api import FloatRect, Locator, Page, Request, Route, expect
 
 KIDS = "The kids were scared of the lions, so they left right away."
 POOL = "pool beats badminton"
@@ -39,6 +39,19 @@ def posted(request: Request) -> dict[str, Any]:
     body = request.post_data_json
     assert isinstance(body, dict)
     return body
+
+
+def refuse_alignment(page: Page) -> None:
+    """Refuses to align words, as a server does where two models translate one after the other."""
+    refusal = {"error": "Invalid request: leave return_alignment out"}
+
+    def refuse(route: Route) -> None:
+        if posted(route.request).get("return_alignment"):
+            route.fulfill(status=400, json=refusal | {"error_type": "invalid_request"})
+        else:
+            route.fallback()
+
+    page.route("**/translate", refuse)
 
 
 @dataclass(frozen=True)

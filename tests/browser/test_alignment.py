@@ -8,8 +8,6 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, TWO, Reader
 
-pytestmark = pytest.mark.browser
-
 
 def pairs_of(api: Api, text: str) -> list[tuple[str, str, list[int]]]:
     reply: Any = api.translate(text)

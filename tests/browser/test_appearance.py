@@ -4,28 +4,14 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Watch
 from tests.browser.pictures import keep
 from tests.browser.reader import KIDS, PHONE, POOL, Reader, box_of
 
-pytestmark = pytest.mark.browser
-
 MIN_CONTRAST = 4.5  # WCAG 2.2, success criterion 1.4.3
 WHOLE: dict[str, Any] = {"layer": 1, "head": 0, "query": 2, "vectors": "yes", "others": "yes"}
-
-CONTRAST = """([front, back]) => {
-    const style = getComputedStyle(document.documentElement);
-    const luminance = (name) => {
-        const hex = style.getPropertyValue(name).trim();
-        const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16) / 255)
-            .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    const [low, high] = [luminance(front), luminance(back)].sort((a, b) => a - b);
-    return (high + 0.05) / (low + 0.05);
-}"""
 
 
 def theme(page: Page) -> str:
@@ -63,14 +49,6 @@ def test_theme_is_chosen_and_remembered(reader: Reader, page: Page) -> None:
     assert theme(page) == "light"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_colours_of_text_are_readable(reader: Reader, page: Page, scheme: str) -> None:
-    reader.open().choose("theme", scheme)
-    for front in ("--ink", "--muted", "--accent"):
-        for back in ("--paper", "--soft"):
-            assert page.evaluate(CONTRAST, [front, back]) >= MIN_CONTRAST, (front, back)
-
-
 @pytest.mark.parametrize("options", [PHONE])
 @pytest.mark.parametrize("text", [KIDS, "x" * 100, f"The {'🦁' * 40} slept."])
 def test_phone_scrolls_in_one_direction_only(reader: Reader, page: Page, text: str) -> None:
@@ -98,28 +76,6 @@ def test_nothing_moves_for_those_who_ask_for_calm(reader: Reader, page: Page) ->
         }).length"""
     )
     assert moving == 0
-
-
-def focusable(context: BrowserContext, page: Page) -> list[dict[str, Any]]:
-    tree = context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
-    found = []
-    for node in tree:
-        states = {
-            entry["name"]: entry["value"].get("value") for entry in node.get("properties", [])
-        }
-        if not node["ignored"] and states.get("focusable"):
-            role = node["role"]["value"]
-            found.append({"role": role, "name": node.get("name", {}).get("value", "")})
-    return [node for node in found if node["role"] != "RootWebArea"]
-
-
-def test_every_control_has_a_name(reader: Reader, page: Page, context: BrowserContext) -> None:
-    reader.read(f"{KIDS} It slept.", **WHOLE)
-    expect(reader.steps).to_be_visible()
-    reader.unfold_all()
-    nodes = focusable(context, page)
-    assert len(nodes) > 40
-    assert not [node for node in nodes if not node["name"].strip() and node["role"] != "main"]
 
 
 def test_page_has_landmarks_and_one_order_of_headings(reader: Reader, page: Page) -> None:

@@ -16,8 +16,6 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import Watch
 from tests.browser.reader import KIDS, POOL, Reader
 
-pytestmark = pytest.mark.browser
-
 LONG = " ".join(f"The cat sat on the mat. The {number} lions left." for number in range(1, 40))
 FIRST_LINE = json.dumps({"input": 0, "sentence": 0, "translatedText": "O gato.", "alignment": []})
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.conftest import Api, Watch
 from tests.browser.reader import KIDS, PHONE, POOL, TWO, Reader, box_of, percent, posted
 
-pytestmark = [pytest.mark.browser, pytest.mark.parametrize("remembered", [{}])]
+pytestmark = pytest.mark.parametrize("remembered", [{}])
 
 
 def translated(reader: Reader, text: str) -> None:

@@ -9,8 +9,6 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import Api, Watch
 from tests.browser.reader import KIDS, POOL, Reader
 
-pytestmark = pytest.mark.browser
-
 DROP = """(drop, [name, text]) => {
     const data = new DataTransfer();
     data.items.add(new File([text], name));
@@ -121,14 +119,3 @@ def test_server_without_documents_says_so(reader: Reader, page: Page) -> None:
     reader.open().field.evaluate(DROP, ["kids.txt", KIDS])
     expect(page.get_by_text("REGARD_FILES=true")).to_be_visible()
     expect(page.locator(".drop")).to_have_count(0)
-
-
-def test_link_and_back_keep_the_part(reader: Reader, page: Page) -> None:
-    reader.open()
-    reader.choose("way", "documents")
-    assert page.url.endswith("#way=documents")
-    page.go_back()
-    expect(reader.field).to_be_visible()
-    page.go_forward()
-    expect(page.locator(".drop")).to_be_visible()
-    expect(reader.field).to_be_hidden()

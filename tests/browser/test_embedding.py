@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, POOL, Reader, posted
 
-pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("embedder")]
+pytestmark = pytest.mark.usefixtures("embedder")
 
 
 def layers(api: Api, embedder: str) -> int:

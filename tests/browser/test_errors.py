@@ -9,8 +9,6 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 from tests.browser.conftest import Api, Watch
 from tests.browser.reader import KIDS, POOL, Reader, posted
 
-pytestmark = pytest.mark.browser
-
 LOADING = "the models are loading"
 FULL = "1024 requests are waiting already; try again in 3 s"
 
@@ -131,6 +129,7 @@ def test_new_text_is_pending_without_the_error_of_before(reader: Reader, page: P
     page.route("**/translate", refusing(504, "deadline_exceeded", "not done in 60 s"), times=1)
     reader.open(text=POOL, source="en")
     expect(reader.notice()).to_be_visible()
+    expect(reader.output).to_be_empty()
     page.route("**/translate", lambda route: held.append(route))
     with page.expect_request("**/translate"):
         reader.field.fill(KIDS)
@@ -162,32 +161,25 @@ def test_page_that_comes_before_its_server_waits_for_it(reader: Reader, page: Pa
     expect(reader.target).to_have_value("pt")  # without a click
 
 
-def test_refusal_in_the_shape_of_v1_is_told_in_words(reader: Reader, page: Page) -> None:
-    """It is OpenAI's; which address answers so does not matter to the page."""
-    inside = {"message": "it is so", "type": "server_error", "param": None, "code": "internal"}
-    body = json.dumps({"error": inside})
-    page.route("**/translate", lambda route: route.fulfill(status=500, body=body))
-    reader.open(text=POOL, source="en")
-    expect(reader.notice().get_by_role("alert")).to_contain_text("The server failed.")
+OPENAI = {"message": "it is so", "type": "server_error", "param": None, "code": "internal"}
 
 
-def test_page_of_a_proxy_is_not_shown(reader: Reader, page: Page) -> None:
-    body = "<html><body><h1>502 Bad Gateway</h1></body></html>"
-    page.route("**/translate", lambda route: route.fulfill(status=502, body=body))
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (500, json.dumps({"error": OPENAI}), "The server failed."),
+        (502, "<h1>502 Bad Gateway</h1>", "Something between here and the server failed."),
+    ],
+    ids=["of OpenAI", "of a proxy"],
+)
+def test_refusal_in_another_shape_is_told_in_words(
+    reader: Reader, page: Page, status: int, body: str, told: str
+) -> None:
+    page.route("**/translate", lambda route: route.fulfill(status=status, body=body))
     reader.open(text=POOL, source="en")
     alert = reader.notice().get_by_role("alert")
-    expect(alert).to_contain_text("Something between here and the server failed.")
+    expect(alert).to_contain_text(told)
     expect(alert).not_to_contain_text("Gateway")
-
-
-def test_new_text_makes_an_error_go(reader: Reader, page: Page) -> None:
-    page.route("**/translate", refusing(504, "deadline_exceeded", "not done in 60 s"), times=1)
-    reader.open(text=POOL, source="en")
-    expect(reader.notice()).to_be_visible()
-    expect(reader.output).to_be_empty()
-    reader.field.fill(KIDS)
-    expect(reader.output).not_to_be_empty()
-    expect(reader.notice()).to_be_hidden()
 
 
 def test_too_many_values_can_be_narrowed(reader: Reader, page: Page, api: Api) -> None:

@@ -9,7 +9,7 @@ from tests.browser.conftest import Api
 from tests.browser.pictures import keep
 from tests.browser.reader import KIDS, Reader, box_of
 
-pytestmark = [pytest.mark.browser, pytest.mark.parametrize("remembered", [{}])]
+pytestmark = pytest.mark.parametrize("remembered", [{}])
 
 
 def test_sentence_is_shown_with_its_arcs_until_the_first_key(

@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, POOL, Reader
 
-pytestmark = [pytest.mark.browser, pytest.mark.parametrize("remembered", [{}])]
+pytestmark = pytest.mark.parametrize("remembered", [{}])
 
 FOLD = "Look inside: where the model looks"
 

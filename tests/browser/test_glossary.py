@@ -7,8 +7,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.reader import KIDS, PHONE, POOL, Reader, box_of
 
-pytestmark = pytest.mark.browser
-
 
 def test_term_opens_its_meaning_and_closes_it(reader: Reader, page: Page) -> None:
     reader.read(POOL)

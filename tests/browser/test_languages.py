@@ -6,8 +6,6 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, POOL, Reader
 
-pytestmark = pytest.mark.browser
-
 GERMAN = "Die Kinder hatten Angst vor den Löwen, deshalb gingen sie sofort."
 SPANISH = "Los niños tenían miedo de los leones, así que se fueron enseguida."
 

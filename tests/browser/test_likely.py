@@ -10,8 +10,6 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, Reader, percent, posted
 
-pytestmark = pytest.mark.browser
-
 SWIM = "She swam in the pool."
 
 

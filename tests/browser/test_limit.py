@@ -7,8 +7,6 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.browser.reader import POOL, Reader
 
-pytestmark = pytest.mark.browser
-
 PASTE = """(text) => {
     const field = document.getElementById('text');
     field.focus();

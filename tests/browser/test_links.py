@@ -8,8 +8,6 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, POOL, TWO, Reader
 
-pytestmark = pytest.mark.browser
-
 
 def test_link_restores_the_view(reader: Reader, page: Page, api: Api) -> None:
     view = {"kind": "encoder", "layer": "3", "head": "5", "level": "token", "norm": "value_norms"}

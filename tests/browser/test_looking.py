@@ -12,8 +12,6 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import Api, Watch
 from tests.browser.reader import KIDS, POOL, TWO, Reader, posted
 
-pytestmark = pytest.mark.browser
-
 KIND_ORDER = ("cross", "encoder", "decoder")
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -9,8 +9,6 @@ from playwright.sync_api import FloatRect, Locator, Page, Route, expect
 from tests.browser.pictures import SIGNATURE, Frame, animated, chunks, keep
 from tests.browser.reader import KIDS, Reader, box_of
 
-pytestmark = pytest.mark.browser
-
 MAX_BYTES = 1_000_000
 MAX_SWITCH_BYTES = 300_000
 TIMES = range(0, 1080, 90)  # Milliseconds from the swap to its frames.

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import PHONE, Reader, percent
 
-pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("embedder")]
+pytestmark = pytest.mark.usefixtures("embedder")
 
 HEADS: list[dict[str, Any]] = [
     {"task": "embed", "model": "all-MiniLM-L6-v2", "layers": [3], "heads": [1]},

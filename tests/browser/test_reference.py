@@ -7,8 +7,6 @@ from tests.browser.conftest import Api
 from tests.browser.reader import PHONE
 from tests.browser.test_axe import findings
 
-pytestmark = pytest.mark.browser
-
 
 def test_reference_lists_every_route_of_the_api(page: Page, api: Api) -> None:
     page.goto("/docs")

@@ -9,8 +9,6 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, POOL, Reader
 
-pytestmark = pytest.mark.browser
-
 
 def heads_map(page: Page) -> Locator:
     return page.locator("#search-map")

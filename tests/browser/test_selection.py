@@ -7,8 +7,6 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, POOL, TWO, Reader
 
-pytestmark = pytest.mark.browser
-
 
 def test_cell_of_a_mean_opens_all_heads(reader: Reader, page: Page, api: Api) -> None:
     """The pair that is clicked is the pair that is shown for all heads, and the view stays."""

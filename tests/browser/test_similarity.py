@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import PHONE, Reader, number
 
-pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("embedder")]
+pytestmark = pytest.mark.usefixtures("embedder")
 
 SENTENCES = ["She swam in the pool.", "He plays pool in a bar.", "The swimmer was in the water."]
 
@@ -92,18 +92,14 @@ def test_one_sentence_asks_for_another(reader: Reader, page: Page) -> None:
     read(reader, page, SENTENCES[0])
     expect(page.locator("#similarity-one")).to_contain_text("Write two sentences")
     expect(page.locator("#similarity-figure")).to_be_hidden()
+    reader.choose("way", "translate")
+    expect(page.locator("#similarity")).to_be_hidden()
 
 
 def test_long_text_is_cut_and_says_so(reader: Reader, page: Page) -> None:
     read(reader, page, "\n".join(f"Sentence number {n}." for n in range(30)))
     expect(page.locator("#similarity-cut")).to_contain_text("The first 24 sentences")
     expect(page.locator("#strips li")).to_have_count(24)
-
-
-def test_translation_shows_no_vectors(reader: Reader, page: Page) -> None:
-    read(reader, page, SENTENCES[0])
-    reader.choose("way", "translate")
-    expect(page.locator("#similarity")).to_be_hidden()
 
 
 @pytest.mark.parametrize("options", [PHONE])

@@ -9,8 +9,6 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, PHONE, POOL, Reader, number, percent
 
-pytestmark = pytest.mark.browser
-
 
 def steps_of(api: Api, text: str, **fields: Any) -> Any:
     return api.post("/attention/steps", text=text, source="en", target="pt", **fields)

@@ -15,8 +15,6 @@ from playwright.sync_api import Locator, Page, Route, expect
 from tests.browser.conftest import Api, Profiles, Watch
 from tests.browser.reader import KIDS, PHONE, POOL, Reader, box_of, number, percent, posted
 
-pytestmark = pytest.mark.browser
-
 STEPS = (
     *("tokens", "position", "roles", "scores", "scale", "mask", "softmax", "values", "sum"),
     *("heads", "concat", "norm", "forward", "encoder", "decoder", "words", "pool"),
@@ -70,6 +68,9 @@ def expect_step(page: Page, name: str) -> None:
     expect(part(page, name)).to_be_in_viewport()
     start = f"Step {MAIN.index(name) + 1} of {len(MAIN)}: " if name in MAIN else "A closer look: "
     expect(page.locator(".pager p")).to_contain_text(start)
+    if name in MAIN:
+        bar = page.locator(".pager progress").evaluate("bar => [bar.value, bar.max]")
+        assert bar == [MAIN.index(name) + 1, len(MAIN)]
 
 
 def decimal(value: float, digits: int = 2) -> str:
@@ -634,13 +635,6 @@ def test_main_steps_are_short(page: Page) -> None:
     assert minutes == pytest.approx(MINUTES, rel=0.15)
     expect(page.locator("#story .lead")).to_contain_text(f" {MINUTES} min")
     assert page.evaluate("document.documentElement.scrollHeight") <= MAX_HEIGHT
-
-
-def test_progress_is_seen_in_a_bar(reader: Reader, page: Page) -> None:
-    reader.open(way="understand", step="sum")
-    expect_step(page, "sum")
-    bar = page.locator(".pager progress")
-    assert bar.evaluate("bar => [bar.value, bar.max]") == [MAIN.index("sum") + 1, len(MAIN)]
 
 
 def test_folds_of_a_step_are_closed_and_open_by_keyboard(reader: Reader, page: Page) -> None:

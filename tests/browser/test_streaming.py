@@ -4,12 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Api, Watch
-from tests.browser.reader import KIDS, PHONE, POOL, TWO, Reader, box_of, posted
-
-pytestmark = pytest.mark.browser
+from tests.browser.reader import KIDS, PHONE, POOL, TWO, Reader, box_of, refuse_alignment
 
 LONG = " ".join(f"The cat sat on the mat. The {number} lions left." for number in range(1, 25))
 FAULT = {
@@ -124,17 +122,8 @@ def test_new_text_cancels_the_stream(reader: Reader, page: Page, api: Api) -> No
 def test_text_without_aligned_words_is_translated(
     reader: Reader, page: Page, api: Api, watch: Watch
 ) -> None:
-    """As where two models translate, one after the other."""
-    refusal = {"error": "Invalid request: leave return_alignment out"}
-
-    def refuse(route: Route) -> None:
-        if posted(route.request).get("return_alignment"):
-            route.fulfill(status=400, json=refusal | {"error_type": "invalid_request"})
-        else:
-            route.fallback()
-
     watch.allow("Failed to load resource")
-    page.route("**/translate", refuse)
+    refuse_alignment(page)
     reader.open(text=POOL, source="en")
     whole = api.translate(POOL, return_alignment=False)["translatedText"]
     expect(reader.output).to_have_text(whole)

@@ -12,8 +12,6 @@ from service.api.page import FOLDER
 from tests.browser.conftest import Api, Watch
 from tests.browser.reader import KIDS, POOL, Reader
 
-pytestmark = pytest.mark.browser
-
 TABLES = sorted(path.stem for path in (FOLDER / "strings").glob("*.js"))
 LANGUAGES = ("en", "pt")
 

@@ -11,8 +11,6 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.conftest import Api
 from tests.browser.reader import KIDS, PHONE, Reader, box_of, number, percent
 
-pytestmark = pytest.mark.browser
-
 HEAD = {"kind": "encoder", "layers": [1], "heads": [5]}  # of the story: "they" looks at "kids"
 THEY = 9  # The number of the word.
 READOUT = "#switches-map-readout"

@@ -9,8 +9,6 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.reader import PHONE, Reader, box_of, number
 
-pytestmark = pytest.mark.browser
-
 Matrix = NDArray[np.float64]
 
 FIRST = np.array([[0.5, 0.1, 0.1, 0.2], [0.1, 0.5, 0.2, 0.1], [0.5, 0.1, 0.2, 0.1]])

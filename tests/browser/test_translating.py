@@ -9,9 +9,7 @@ import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
 from tests.browser.conftest import Api, Watch
-from tests.browser.reader import KIDS, POOL, TWO, Reader, posted
-
-pytestmark = pytest.mark.browser
+from tests.browser.reader import KIDS, POOL, TWO, Reader, posted, refuse_alignment
 
 PORTUGUESE = "O gato sentou no tapete."
 
@@ -257,17 +255,8 @@ def test_other_translation_of_one_sentence_can_be_taken(
 def test_other_translation_of_a_text_without_aligned_words_is_taken_whole(
     reader: Reader, page: Page, api: Api, watch: Watch
 ) -> None:
-    """As where two models translate, one after the other."""
     watch.allow("Failed to load resource")
-    refusal = {"error": "Invalid request", "error_type": "invalid_request"}
-
-    def refuse(route: Route) -> None:
-        if posted(route.request).get("return_alignment"):
-            route.fulfill(status=400, json=refusal)
-        else:
-            route.fallback()
-
-    page.route("**/translate", refuse)
+    refuse_alignment(page)
     reader.open(text=TWO, source="en", others="yes")
     plain = api.translate(TWO, return_alignment=False, alternatives=3)
     other = next(t for t in plain["alternatives"] if t != reader.output.text_content())
