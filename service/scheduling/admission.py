@@ -14,6 +14,11 @@ WINDOW_SECONDS = 10.0
 MINUTE = 60.0
 
 
+def retry_seconds(seconds: float) -> int:
+    """Returns the value of Retry-After: whole seconds, from 1 to MAX_RETRY_SECONDS."""
+    return min(MAX_RETRY_SECONDS, max(1, math.ceil(seconds)))
+
+
 class Throughput:
     """Measures finished tokens per second over the last WINDOW_SECONDS."""
 
@@ -29,8 +34,7 @@ class Throughput:
             self.tokens -= self.events.popleft()[1]
 
     def seconds_for(self, tokens: int) -> int:
-        """Estimates the seconds until `tokens` tokens are finished: 1 to MAX_RETRY_SECONDS."""
-        return min(MAX_RETRY_SECONDS, max(1, math.ceil(self.exact_seconds_for(tokens))))
+        return retry_seconds(self.exact_seconds_for(tokens))
 
     def exact_seconds_for(self, tokens: int) -> float:
         """Estimates the seconds until `tokens` tokens are finished; 0 if none finished lately."""
@@ -97,11 +101,10 @@ class Admission:
 
 
 def late(needed: float, seconds: float) -> OverloadedError:
-    excess = math.ceil(needed - seconds)
     return OverloadedError(
         f"the request and those before it would take up to {needed:.1f} s, but its deadline is in "
         f"{max(seconds, 0.0):.1f} s. Try again later, or allow more time.",
-        min(MAX_RETRY_SECONDS, max(1, excess)),
+        retry_seconds(needed - seconds),
         "deadline",
     )
 

@@ -5,13 +5,13 @@ threads with `lingua` would therefore be no faster than one thread, and would de
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from model.sequence import batches
 from service.errors import OverloadedError, too_late
-from service.tasks.grouping import grouped
+from service.scheduling.admission import retry_seconds
 from service.text.detection import MAX_TEXT_CHARS, Detection, LanguageDetector
 
 UNDETECTED = Detection("en", 0.0)
@@ -26,8 +26,6 @@ thread finishes only the slice in progress, which takes some milliseconds.
 
 CHARS_PER_TEXT = 20
 """Fixed cost of a text, as a number of characters."""
-
-MAX_RETRY_SECONDS = 60
 
 
 def cost(text: str) -> int:
@@ -64,7 +62,7 @@ class DetectionPool:
                 f"{self.num_waiting} requests wait for the detection of their languages; the limit "
                 f"is {self.max_waiting}. Name the source language, try again later, or raise "
                 "REGARD_MAX_PENDING_DETECTIONS.",
-                self._seconds_until_free(),
+                retry_seconds(self.waiting_chars * self.seconds_per_char),
                 "requests",
             )
         self.num_waiting += 1
@@ -73,7 +71,7 @@ class DetectionPool:
         try:
             async with asyncio.timeout(deadline - time.perf_counter()):
                 loop = asyncio.get_running_loop()
-                for part in grouped(texts, cost, SLICE_CHARS):
+                for part in batches(texts, map(cost, texts), SLICE_CHARS):
                     found += await loop.run_in_executor(self.thread, self._detect, part, among)
         except TimeoutError:
             raise too_late(len(found), len(texts)) from None
@@ -88,8 +86,3 @@ class DetectionPool:
         speed = (time.perf_counter() - start) / sum(map(cost, texts))
         self.seconds_per_char += (speed - self.seconds_per_char) / 8
         return found
-
-    def _seconds_until_free(self) -> int:
-        """Estimates the seconds until all waiting texts are read, from 1 to MAX_RETRY_SECONDS."""
-        seconds = math.ceil(self.waiting_chars * self.seconds_per_char)
-        return min(MAX_RETRY_SECONDS, max(1, seconds))

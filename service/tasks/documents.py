@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
-from model.sequence import DecodingOptions
+from model.sequence import DecodingOptions, batches
 from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.formats import format_of, written_extension
 from service.documents.reader import DocumentReader, ReadDocument
@@ -31,7 +31,6 @@ from service.settings import Settings
 from service.state.documents import Content, DocumentState, DocumentStore
 from service.state.quota import Quota
 from service.tasks.context import RequestContext
-from service.tasks.grouping import grouped
 from service.tasks.threads import SWITCH_SECONDS
 from service.tasks.translation.neighbors import Neighbors
 from service.tasks.translation.translator import TranslationRequest, Translator
@@ -358,7 +357,7 @@ def _batches(
     known: dict[str, str | None] = {}
     for text in texts:  # unlike `dict.fromkeys`, a loop lets the event loop run meanwhile
         known[text] = None
-    return known, deque(grouped(known, len, batch_chars))
+    return known, deque(batches(known, map(len, known), batch_chars))
 
 
 def _overloaded(found: str, way_out: str) -> OverloadedError:

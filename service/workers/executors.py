@@ -41,19 +41,14 @@ OLDEST_SHARE = 0.4
 shorter texts."""
 
 
-def take_all(waiting: deque[Item]) -> list[Item]:
-    items = list(waiting)
-    waiting.clear()
-    return items
-
-
 class Backlog(Generic[Item]):
     """Waiting items, the batch in progress, and the parts of failed batches.
 
     A batch that failed is computed again in halves, until the item at fault is alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, budget: "TokenBudget") -> None:
+        self.budget = budget
         self.waiting: deque[Item] = deque()  # in order of arrival
         self.retries: deque[list[Item]] = deque()  # parts of failed batches, one a batch
         self.running: dict[int, Item] = {}  # items of the batch in progress, by id
@@ -69,10 +64,10 @@ class Backlog(Generic[Item]):
         firsts = [items[0].id for items in (self.waiting, *self.retries) if items]
         return min([*firsts, *self.running])
 
-    def begin(self, choose: Callable[[deque[Item]], list[Item]]) -> list[Item]:
-        """Begins the next batch: a part of a failed batch, or waiting items that `choose` takes."""
+    def begin(self) -> list[Item]:
+        """Begins the next batch: a part of a failed batch, or waiting items that fit the budget."""
         self.is_retry = bool(self.retries)
-        items = self.retries.popleft() if self.retries else choose(self.waiting)
+        items = self.retries.popleft() if self.retries else self.budget.take(self.waiting)
         self.running = {item.id: item for item in items}
         self.given_up = set()
         return items
@@ -188,13 +183,10 @@ class Executor(ABC, Generic[Item, Queue]):
     `service.workers.loading.LoadedModel.executables`, which computes, and the device.
     """
 
-    def __init__(
-        self, device: torch.device, backlogs: Sequence[Queue], budget: TokenBudget
-    ) -> None:
+    def __init__(self, device: torch.device, backlogs: Sequence[Queue]) -> None:
         self.device = device
         self.backlogs = backlogs
         self.current = backlogs[0]  # its batch is in progress, or has just failed
-        self.budget = budget
         self.timer = timer_of(device)
         # Seconds of the last measured step, which `TimeShare` sets and `Turns` uses as the estimate
         # for the next step.
@@ -240,7 +232,7 @@ class Executor(ABC, Generic[Item, Queue]):
         """
 
     def shrink(self) -> None:
-        self.budget.shrink(self.current.running.values())
+        self.current.budget.shrink(self.current.running.values())
 
     def isolate(self) -> list[Item]:
         return self.current.isolate()
@@ -260,7 +252,7 @@ class TranslationExecutor(Executor[TranslationItem, Backlog[TranslationItem]]):
     """
 
     def __init__(self, engine: Engine, device: torch.device) -> None:
-        super().__init__(device, [Backlog()], TokenBudget())
+        super().__init__(device, [Backlog(TokenBudget())])
         self.engine = engine
         self.bulk: set[int] = set()
         self.is_search_step = False
@@ -289,7 +281,7 @@ class TranslationExecutor(Executor[TranslationItem, Backlog[TranslationItem]]):
         if backlog.is_retry and not backlog.running:
             backlog.end()
         if backlog.retries and not backlog.running:
-            self._admit(backlog.begin(take_all))
+            self._admit(backlog.begin())
         elif backlog.waiting and not backlog.is_retry:
             items, self.is_search_step = self._next_items(searches_first)
             backlog.running.update((item.id, item) for item in items)
@@ -311,16 +303,17 @@ class TranslationExecutor(Executor[TranslationItem, Backlog[TranslationItem]]):
         waits for more than one such step.
         """
         waiting, running, free = self.current.waiting, self.current.running, self.engine.free_rows
+        budget = self.current.budget
         if searches_first and self.engine.searches_apart:
             searches = deque(
                 item for item in waiting if item.options.needs_log_probs and not item.is_bulk
             )
-            items = self.budget.take(searches, running.values(), free)
+            items = budget.take(searches, running.values(), free)
             if items:
                 taken = {item.id for item in items}
                 self.current.waiting = deque(item for item in waiting if item.id not in taken)
                 return items, True
-        return self.budget.take(waiting, running.values(), free), False
+        return budget.take(waiting, running.values(), free), False
 
     def _admit(self, items: list[TranslationItem]) -> None:
         self.engine.admit(
@@ -339,14 +332,13 @@ class TranslationExecutor(Executor[TranslationItem, Backlog[TranslationItem]]):
 
 class Bucket(Backlog[Item]):
     def __init__(self, level: int, budget: TokenBudget) -> None:
-        super().__init__()
+        super().__init__(budget)
         self.level = level  # bucket 0 has the shortest texts
-        self.budget = budget
         self.batch: Any = None  # the computation in progress; None before its first slice
 
     def choose(self) -> None:
         if not self.running:
-            self.begin(self.budget.take)
+            self.begin()
 
     @property
     def cost(self) -> float:
@@ -374,7 +366,7 @@ class BatchExecutor(Executor[Item, Bucket[Item]]):
         tokens: float,
     ) -> None:
         budget = TokenBudget(tokens)
-        super().__init__(device, [Bucket(n, budget) for n in range(num_buckets)], budget)
+        super().__init__(device, [Bucket(n, budget) for n in range(num_buckets)])
         self.begin = begin
         self.turns = Turns()
 

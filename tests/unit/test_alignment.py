@@ -23,7 +23,6 @@ from service.tasks.alignment.alignment import (
     text_span,
     word_spans,
 )
-from service.tasks.grouping import grouped
 
 
 def words(side: TokenizedText) -> list[str]:
@@ -179,9 +178,3 @@ def test_words_are_placed_in_texts_of_several_sentences(
     assert placed.target_words == [(50, 54), (55, 56), (56, 62), (62, 63)]
     assert (placed.pairs, placed.pharaoh) == (tokens.pairs, tokens.pharaoh)
     assert in_source[0] == (0, 3)
-
-
-def test_items_are_grouped_up_to_a_total_size() -> None:
-    """A group has at least one item, however large."""
-    assert grouped([6, 8, 2, 100, 4], int, 14) == [[6, 8], [2], [100], [4]]
-    assert grouped([], int, 14) == []

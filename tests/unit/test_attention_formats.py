@@ -66,13 +66,6 @@ def test_any_float32_is_read_back(bits: list[int]) -> None:
     assert_array_equal(found.view(np.uint32), np.array(bits, dtype=np.uint32))
 
 
-def test_decimals_are_all_that_is_written(tokenizer: Tokenizer) -> None:
-    item = made_up_item(tokenizer, decimals=2)
-    found = json.loads(written(item), parse_float=str)
-    numbers = [n for head in found["attentions"][0]["data"][0] for row in head for n in row]
-    assert max(map(len, numbers)) == 4
-
-
 def bertviz_arguments(item: AttentionItemBody) -> dict[str, Any]:
     """What a client does with the reply."""
     content = written(bertviz_reply([item]))

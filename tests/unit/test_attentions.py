@@ -11,7 +11,7 @@ from model.tokenization.tokenizer import Tokenizer
 from service.tasks.alignment.alignment import word_spans
 from service.tasks.attention.requests import Kind
 from service.tasks.attention.results import detachment, largest, rounded, with_inputs, word_labels
-from tests.attention import SOURCE, TARGET, made_up_item, target_of
+from tests.attention import made_up_item, target_of
 
 FLOATS = st.floats(0, 100, width=32)
 MATRICES = arrays(np.float32, st.tuples(*[st.integers(1, 5)] * 4), elements=FLOATS)
@@ -47,16 +47,6 @@ def test_decoder_columns_are_words_put_in(tokenizer: Tokenizer) -> None:
     assert_allclose(
         item.attentions[0].data[..., 0, at], tokens[..., 0, first : first + 2].sum(-1), rtol=1e-6
     )
-
-
-def test_labels_are_of_the_level(tokenizer: Tokenizer) -> None:
-    item = made_up_item(tokenizer)
-    assert (item.source.text, target_of(item).text) == (SOURCE, TARGET)
-    assert item.source.tokens[2:4] == ["re", "ally"]
-    assert made_up_item(tokenizer, level="word").source.tokens[2] == "really"
-    for level in ("token", "word"):
-        inputs = target_of(made_up_item(tokenizer, level=level)).input_tokens or []
-        assert inputs[0] == ""
 
 
 def test_largest_values_are_taken_before_they_are_rounded(tokenizer: Tokenizer) -> None:

@@ -181,12 +181,12 @@ def guarded(
     catalog: Catalog,
     options: DecodingOptions = GREEDY,
     source: str = SOURCE,
-    has_attention: bool = True,
+    is_remote: bool = False,
 ) -> tuple[TranslatedText, list[str], Redecoding]:
     """Returns a text, its translations, and what the second decoding received."""
     route = catalog.route("en", "pt")
     text = prepared(source, catalog)
-    text.route = (replace(route[0], has_attention=has_attention),)
+    text.route = (replace(route[0], has_attention=not is_remote),)
     pipeline = Redecoding([hypothesis(each, route) for each in second], options)
     (sentence,) = text.sentences
     sentence.result = Result([hypothesis(each, route) for each in first], 0.0, 0.0)
@@ -223,16 +223,16 @@ def test_number_of_alternatives_stays(catalog: Catalog) -> None:
     assert found == [GOOD, NO_NUMBER]
 
 
-def test_beam_that_is_large_already_only_gets_a_warning(catalog: Catalog) -> None:
-    options = DecodingOptions(beam_size=4)
-    text, found, pipeline = guarded([LOOP], [GOOD], catalog, options)
+@pytest.mark.parametrize(
+    ("beam_size", "is_remote"), [(4, False), (1, True)], ids=["large beam", "remote model"]
+)
+def test_rejected_translation_only_gets_a_warning(
+    beam_size: int, is_remote: bool, catalog: Catalog
+) -> None:
+    options = DecodingOptions(beam_size=beam_size)
+    text, found, pipeline = guarded([LOOP], [GOOD], catalog, options, is_remote=is_remote)
     assert (found, pipeline.sentences) == ([LOOP], [])
     assert text.warnings == [GuardWarning(0, "loop")]
-
-
-def test_remote_model_is_not_called_again(catalog: Catalog) -> None:
-    text, _, pipeline = guarded([LOOP], [GOOD], catalog, has_attention=False)
-    assert (text.warnings, pipeline.sentences) == ([GuardWarning(0, "loop")], [])
 
 
 def test_candidate_without_a_placeholder_is_not_chosen(catalog: Catalog) -> None:

@@ -208,14 +208,6 @@ def test_rollout_is_the_product_of_the_layers(family: Family) -> None:
         assert_rows_sum_to_one(found)
 
 
-def test_rollout_ends_at_the_last_layer_named(family: Family) -> None:
-    model = family.model(encoder_layers=4)
-    query = resolve_query(model.config, [ENCODER], [1], reduce=Reduction.ROLLOUT)
-    (found,) = results(model, [AttentionJob(*PAIRS[2], (query,))])
-    (each,) = maps(model, [PAIRS[2]])
-    assert_maps_close(found, {ENCODER: rollout(each[ENCODER][:2])}, atol=1e-6)
-
-
 def test_several_questions_are_answered_in_one_pass(family: Family) -> None:
     """Also where they are about different layers and kinds."""
     model = family.model()
@@ -342,15 +334,3 @@ def test_a_job_that_cannot_be_computed_is_refused_at_once(family: Family) -> Non
     query = resolve_query(model.config, [CROSS])
     with pytest.raises(AttentionQueryError, match="need a target"):
         TeacherForcedPass(model, [AttentionJob([5, 0], target, (query,)) for target in ([6], [])])
-
-
-def test_results_are_there_only_after_the_last_slice(family: Family) -> None:
-    model = family.model()
-    slices = TeacherForcedPass(
-        model, [AttentionJob([5, 0], [6, 0], (resolve_query(model.config, [CROSS]),))]
-    )
-    with pytest.raises(AssertionError):
-        slices.results()
-    assert slices.advance()
-    with pytest.raises(AssertionError):
-        slices.results()

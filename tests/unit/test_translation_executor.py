@@ -10,7 +10,8 @@ from service.items import TRANSLATE, TranslationItem
 from service.workers.executors import TranslationExecutor
 from service.workers.messages import WorkerConfig
 from tests.tiny import LIMITS, assert_same_hypotheses, tiny_config, tiny_model, tiny_sources
-from tests.unit.worker_talk import config, files
+from tests.unit.worker_bench import files
+from tests.unit.worker_talk import config
 from tests.workers import Script
 
 CPU = torch.device("cpu")

@@ -13,7 +13,8 @@ from service.workers.executors import TranslationExecutor
 from service.workers.messages import Abort, Compute, DeviceLost, Report, Unload, Unloaded
 from service.workers.time_share import TimeShare
 from service.workers.worker import Worker
-from tests.unit.worker_talk import Start, config, files, sentences
+from tests.unit.worker_bench import files
+from tests.unit.worker_talk import Start, config, sentences
 from tests.workers import EchoEngine, Script, until
 
 

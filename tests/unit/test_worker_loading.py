@@ -20,7 +20,8 @@ from service.workers.device_memory import give_back_memory
 from service.workers.loading import LoadedModel, load_translation_model, warm_up
 from service.workers.messages import LoadFailed, ModelSet, Ready, WorkerConfig
 from tests.tiny import quantized, tiny_config, tiny_model, torch_runner
-from tests.unit.worker_talk import Start, config, files
+from tests.unit.worker_bench import files
+from tests.unit.worker_talk import Start, config
 from tests.workers import Script, ThreadWorker, until
 
 

@@ -52,10 +52,14 @@ POISON = 99
 CPU = torch.device("cpu")
 NOWHERE = Path("/nowhere")
 PAIRS = random_pairs(6, seed=5, longest=20)
-TRANSLATION_FILES = tuple(
-    ModelFiles(source, target, NOWHERE, NOWHERE, NOWHERE, None, 3.0)
-    for source, target in (("en", "pt"), ("pt", "en"))
-)
+
+
+def files(source: str, target: str) -> ModelFiles:
+    """Returns the name of a model; the fake engines read no files."""
+    return ModelFiles(source, target, NOWHERE, NOWHERE, NOWHERE, None, 3.0)
+
+
+TRANSLATION_FILES = files("en", "pt"), files("pt", "en")
 EMBEDDING_FILES = tuple(EmbeddingFiles(name, NOWHERE, NOWHERE, None) for name in ("tiny", "other"))
 MODELS = ModelSet(TRANSLATION_FILES + EMBEDDING_FILES)
 

@@ -3,21 +3,13 @@
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
-from model.checkpoints.load import ModelFiles
 from model.sequence import DecodingOptions, EngineLimits
 from service.ipc.channel import Channel
 from service.items import Done, Failed, TranslationItem
 from service.workers.messages import FromWorker, ModelSet, Report, ToWorker, WorkerConfig
-from tests.unit.worker_bench import shares_with
+from tests.unit.worker_bench import files, shares_with
 from tests.workers import Script, ThreadWorker
-
-
-def files(source: str, target: str) -> ModelFiles:
-    """Returns the name of a model; the fake engines read no files."""
-    nowhere = Path("/nowhere")
-    return ModelFiles(source, target, nowhere, nowhere, nowhere, None, 3.0)
 
 
 def config(*pairs: str, max_rows: int = 8) -> WorkerConfig:

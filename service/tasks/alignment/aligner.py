@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.inspection.query import AttentionJob
+from model.sequence import batches
 from model.tokenization.tokenizer import TokenizedText
 from service.errors import loading
 from service.items import AttentionItem, Result
@@ -19,7 +20,6 @@ from service.settings import Settings
 from service.tasks.attention.query import Aligner, aligner_of
 from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
-from service.tasks.grouping import grouped
 from service.workers.messages import Resident
 
 
@@ -69,7 +69,8 @@ class PairAligner:
         results: list[Result] = []
         # All items together decide about the bulk lane. A part alone may have too few items.
         is_bulk = len(items) > self.settings.bulk_sentences
-        for part in grouped(items, _num_weights, self.settings.max_attention_values):
+        sizes = [len(item.job.source) * len(item.job.target) for item in items]
+        for part in batches(items, sizes, self.settings.max_attention_values):
             results += await context.compute(part, is_bulk)
         maps = [values for result in results for values in result.value[0].values()]
         return [values[0, 0] for values in maps]  # (1, 1, T, S)
@@ -86,7 +87,3 @@ async def resident(backend: Admitter, name: str) -> Resident:
     if found is None:
         raise loading()
     return found
-
-
-def _num_weights(item: AttentionItem) -> int:
-    return len(item.job.source) * len(item.job.target)
