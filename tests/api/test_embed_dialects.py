@@ -249,7 +249,8 @@ def test_empty_text_has_the_vector_of_the_special_tokens(server: Server) -> None
 
 def test_ollama_has_no_vectors_for_no_texts(server: Server) -> None:
     """Clients load a model so. `dimensions` of 0 is the default of Ollama's own client."""
-    assert post(server, "/api/embed", model="tiny", input=[])["embeddings"] == []
+    for more in ({}, {"dimensions": 2}):
+        assert post(server, "/api/embed", model="tiny", input=[], **more)["embeddings"] == []
     whole = post(server, "/api/embed", input="a")["embeddings"]
     assert post(server, "/api/embed", input="a", dimensions=0)["embeddings"] == whole
 

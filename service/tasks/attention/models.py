@@ -279,10 +279,8 @@ def find_direction(
             raise no_attention(name)
         if name in catalog.on_demand.keys() - catalog.served.keys():
             raise NotLoadedError((name,))
-        if name not in catalog.models:
-            known = ", ".join(catalog.models)
-            raise NotFoundError(f"there is no model {question.model[:64]}; there are {known}")
-        return catalog.loaded(_direction_of(catalog.models[name], question, catalog))[0]
+        model = catalog.choose(question.model, catalog.models, "model {}", missing="")
+        return catalog.loaded(_direction_of(model, question, catalog))[0]
     target = catalog.language(question.target or "")
     source = _find_source(question, target, text, catalog, detector)
     route = catalog.route(source, target)

@@ -85,7 +85,7 @@ class Embedder:
         start = time.perf_counter()
         values = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
         vectors: Vectors = values.reshape(len(results), -1 if results else 0)
-        size = check_dimensions(query.dimensions, vectors.shape[1])
+        size = check_dimensions(query.dimensions, vectors.shape[1]) if results else 0
         if size < vectors.shape[1] or (query.is_normalized and not reader.is_normalized):
             vectors = shortened(vectors, size, query.is_normalized)
         context.add("serialize", time.perf_counter() - start)
