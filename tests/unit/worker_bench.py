@@ -1,13 +1,11 @@
 """A worker without a socket, whose models take time by a clock that only the test moves."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
-import pytest
 import torch
 from numpy.typing import NDArray
 
@@ -30,8 +28,6 @@ from service.items import (
 )
 from service.settings import Settings
 from service.tasks.table import shares
-from service.workers import device_time
-from service.workers import worker as worker_module
 from service.workers.executors import AttentionExecutor
 from service.workers.loading import LoadedModel, Loaders
 from service.workers.messages import Abort, Compute, ModelSet, Report, WorkerConfig
@@ -284,15 +280,3 @@ class Bench:
 
     def total(self, figure: str, model: str) -> int:
         return sum(getattr(report, figure).get(model, 0) for report in self.sent)
-
-
-Start = Callable[..., Bench]
-"""Returns a new Bench; takes the share of attention."""
-
-
-@contextmanager
-def benches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    clock = Clock()
-    monkeypatch.setattr(worker_module, "time", clock)
-    monkeypatch.setattr(device_time, "time", clock)
-    yield lambda attention_share=0.1: Bench(clock, attention_share)
