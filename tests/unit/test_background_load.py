@@ -22,112 +22,93 @@ from tests.tiny import LIMITS, quantized, tiny_config, tiny_model
 from tests.workers import LIMIT_SECONDS, until
 
 
+class Loads(BackgroundLoads):
+    """Loads that wait until the test lets them end; `begun` has their names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[str] = []
+        self.may_end = threading.Event()
+
+    def start(self, name: str) -> LoadedModel:
+        """Begins the load of a model; returns the model."""
+        model = loaded_model()
+
+        def load() -> LoadedModel:
+            self.begun.append(name)
+            assert self.may_end.wait(LIMIT_SECONDS)
+            return model
+
+        self.begin(name, load)
+        return model
+
+    def wait(self) -> list[tuple[str, Outcome]]:
+        assert select.select([self.fileno()], [], [], LIMIT_SECONDS)[0]
+        return self.finished()
+
+    def end(self) -> list[tuple[str, Outcome]]:
+        """Lets all loads end, and returns their outcomes."""
+        self.may_end.set()
+        found: list[tuple[str, Outcome]] = []
+        while self.num_running:
+            found += self.wait()
+        return found
+
+
 @pytest.fixture
-def loads() -> BackgroundLoads:
-    return BackgroundLoads()
+def loads() -> Loads:
+    return Loads()
 
 
 def loaded_model() -> LoadedModel:
     return LoadedModel({}, torch.device("cpu"), "float32")
 
 
-def wait(loads: BackgroundLoads) -> list[tuple[str, Outcome]]:
-    assert select.select([loads.fileno()], [], [], LIMIT_SECONDS)[0]
-    return loads.finished()
+def names(outcomes: list[tuple[str, Outcome]]) -> list[str]:
+    return [name for name, _ in outcomes]
 
 
-def test_outcome_can_be_waited_for_and_is_returned_once(loads: BackgroundLoads) -> None:
+def test_outcome_can_be_waited_for_and_is_returned_once(loads: Loads) -> None:
     assert not select.select([loads.fileno()], [], [], 0)[0]
-    model = loaded_model()
-    loads.begin("a", lambda: model)
-    assert wait(loads) == [("a", model)]
+    model = loads.start("a")
+    assert loads.end() == [("a", model)]
     assert loads.finished() == []
     assert not select.select([loads.fileno()], [], [], 0)[0]
 
 
-def test_one_loads_after_the_other(loads: BackgroundLoads) -> None:
-    begun: list[str] = []
-    may_end = threading.Event()
-
-    def load(name: str) -> LoadedModel:
-        begun.append(name)
-        assert may_end.wait(LIMIT_SECONDS)
-        return loaded_model()
-
-    loads.begin("a", lambda: load("a"))
-    until(lambda: begun)
-    loads.begin("b", lambda: load("b"))
-    assert begun == ["a"]
+def test_one_loads_after_the_other(loads: Loads) -> None:
+    loads.start("a")
+    until(lambda: loads.begun)
+    loads.start("b")
+    assert loads.begun == ["a"]
     assert sys.getswitchinterval() < USUAL_SWITCH_SECONDS
-    may_end.set()
-    found: list[tuple[str, Outcome]] = []
-    while len(found) < 2:
-        found += wait(loads)
-    assert [name for name, _ in found] == ["a", "b"]
+    assert names(loads.end()) == ["a", "b"]
     assert sys.getswitchinterval() == pytest.approx(USUAL_SWITCH_SECONDS)
 
 
-def test_next_load_does_not_wait_for_a_dropped_load_that_hangs(loads: BackgroundLoads) -> None:
-    begun, may_end = threading.Event(), threading.Event()
-
-    def hang() -> LoadedModel:
-        begun.set()
-        assert may_end.wait(LIMIT_SECONDS)
-        return loaded_model()
-
-    loads.begin("a", hang)
-    assert begun.wait(LIMIT_SECONDS)
+def test_next_load_does_not_wait_for_a_dropped_load_that_hangs(loads: Loads) -> None:
+    loads.start("a")
+    until(lambda: loads.begun)
     loads.begin("b", loaded_model)
     assert loads.drop("a")
-    assert [name for name, _ in wait(loads)] == ["b"]
-    may_end.set()
+    assert names(loads.wait()) == ["b"]
+    loads.may_end.set()
 
 
-def test_dropped_load_has_no_outcome_though_its_model_is_loaded_again(
-    loads: BackgroundLoads,
-) -> None:
-    may_end = threading.Event()
-
-    def load(model: LoadedModel) -> LoadedModel:
-        assert may_end.wait(LIMIT_SECONDS)
-        return model
-
-    old, new = loaded_model(), loaded_model()
-    loads.begin("a", lambda: load(old))
+def test_dropped_load_has_no_outcome_though_its_model_is_loaded_again(loads: Loads) -> None:
+    loads.start("a")
     assert loads.drop("a")
     assert not loads.drop("a")
-    loads.begin("a", lambda: load(new))
-    may_end.set()
-    found: list[tuple[str, Outcome]] = []
-    while loads.num_running:
-        found += wait(loads)
-    ((_, outcome),) = found
+    new = loads.start("a")
+    ((_, outcome),) = loads.end()
     assert outcome is new
 
 
-def test_load_that_is_dropped_before_its_turn_is_not_begun(loads: BackgroundLoads) -> None:
-    may_end = threading.Event()
-
-    def first() -> LoadedModel:
-        assert may_end.wait(LIMIT_SECONDS)
-        return loaded_model()
-
-    begun: list[str] = []
-
-    def unwanted() -> LoadedModel:
-        begun.append("b")
-        return loaded_model()
-
-    loads.begin("a", first)
-    loads.begin("b", unwanted)
+def test_load_that_is_dropped_before_its_turn_is_not_begun(loads: Loads) -> None:
+    for name in "abc":
+        loads.start(name)
     assert loads.drop("b")
-    loads.begin("c", loaded_model)
-    may_end.set()
-    found: list[tuple[str, Outcome]] = []
-    while loads.num_running:
-        found += wait(loads)
-    assert [name for name, _ in found] == ["a", "c"]
-    assert not begun
+    assert names(loads.end()) == loads.begun == ["a", "c"]
 
 
 def test_held_bytes_are_those_of_all_weights_once() -> None:

@@ -145,30 +145,23 @@ def test_http_workers_are_as_asked_for_or_fit_the_machine(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "device", "expected"),
+    ("num_gpus", "wanted", "device", "expected"),
     [
-        (0, "cpu", 6 * ["cpu"]),
-        (2, "cpu", 2 * ["cpu"]),
-        (0, "auto", ["cuda:0", "cuda:1"]),
-        (0, "cuda", ["cuda:0", "cuda:1"]),
-        (0, "cuda:1", ["cuda:1"]),
-        (2, "cuda", ["cuda:0", "cuda:0", "cuda:1", "cuda:1"]),
+        (2, 0, "cpu", 6 * ["cpu"]),
+        (2, 2, "cpu", 2 * ["cpu"]),
+        (2, 0, "auto", ["cuda:0", "cuda:1"]),
+        (2, 0, "cuda", ["cuda:0", "cuda:1"]),
+        (2, 0, "cuda:1", ["cuda:1"]),
+        (2, 2, "cuda", ["cuda:0", "cuda:0", "cuda:1", "cuda:1"]),
+        (0, 0, "auto", 6 * ["auto"]),
+        (0, 0, "cuda", ["cuda"]),  # its worker reports that there is no such device
     ],
 )
 def test_each_core_or_each_gpu_gets_the_wanted_workers(
-    wanted: int, device: str, expected: list[str], gpus: FakeDriver
+    num_gpus: int, wanted: int, device: str, expected: list[str], gpus: FakeDriver
 ) -> None:
-    gpus.number = 2
+    gpus.number = num_gpus
     assert worker_devices(wanted, device, 6) == expected
-
-
-def test_without_a_gpu_auto_starts_a_worker_for_each_core_and_cuda_a_single_one(
-    gpus: FakeDriver,
-) -> None:
-    """A worker on CUDA then reports that there is no such device."""
-    assert worker_devices(0, "auto", 3) == 3 * ["auto"]
-    assert worker_devices(0, "cuda", 3) == ["cuda"]
-    assert not gpus.number
 
 
 def test_another_platform_is_refused_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,7 +207,7 @@ async def test_result_with_attention_is_not_cached(
     assert not cache_of(scheduler)
 
 
-@pytest.mark.parametrize(("seed", "max_entries"), [(seed, seed % 3) for seed in range(30)])
+@pytest.mark.parametrize(("seed", "max_entries"), [(seed, seed % 3) for seed in range(12)])
 async def test_every_request_ends_with_its_own_results(
     seed: int, scheduler: Scheduler, worker: FakeWorker
 ) -> None:

@@ -33,6 +33,7 @@ FILES = ModelFiles("en", "pt", ANY, ANY, ANY, None, 3.0)
 CONFIG = WorkerConfig(ModelSet((FILES,)), {}, "cpu", "float32", "auto", EngineLimits(), threads=1)
 RESIDENT = Resident("en-pt", "cpu", "float32", 0.1, max_rows=8, config=tiny_config())
 READY = Ready({"en-pt": RESIDENT})
+ONE_ROW = Ready({"en-pt": replace(RESIDENT, max_rows=1)})
 SECRET = "Rumpelstiltskin"
 
 
@@ -95,6 +96,16 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
+async def started(supervisor: Supervisor, starts: Starts, *ready: Ready) -> list[DeafProcess]:
+    """Starts all workers; the first of them report the models that they have loaded."""
+    supervisor.start()
+    await until(lambda: len(supervisor.links) == len(supervisor.devices))
+    for process, message in zip(starts.processes, ready, strict=False):
+        process.say(message)
+    await until(lambda: len(supervisor.ready) == len(ready))
+    return starts.processes
+
+
 @pytest.fixture(autouse=True)
 def _short_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "STOP_SECONDS", 0.02)
@@ -102,13 +113,9 @@ def _short_stop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("count", [2])
 async def test_worker_that_ignores_a_stop_is_killed(supervisor: Supervisor, starts: Starts) -> None:
-    supervisor.start()
-    await until(lambda: len(starts.processes) == 2)
-    for process in starts.processes:
-        process.say(Ready({}))
-    await until(lambda: len(supervisor.ready) == 2)
+    workers = await started(supervisor, starts, Ready({}), Ready({}))
     await supervisor.stop()
-    assert [process.is_killed for process in starts.processes] == [True, True]
+    assert [process.is_killed for process in workers] == [True, True]
     assert supervisor.is_stopping
     assert not supervisor.links
 
@@ -118,10 +125,9 @@ async def test_worker_that_loads_is_not_waited_for(
 ) -> None:
     """It reads no message until it has loaded, and holds no item that could be lost."""
     monkeypatch.setattr(processes, "STOP_SECONDS", 1000.0)
-    supervisor.start()
-    await until(lambda: supervisor.links)
+    (worker,) = await started(supervisor, starts)
     await supervisor.stop()
-    assert starts.processes[0].is_killed
+    assert worker.is_killed
 
 
 async def test_worker_that_is_being_started_at_the_end_is_ended_too(
@@ -177,14 +183,8 @@ async def test_only_a_silent_worker_with_work_is_ended(
 ) -> None:
     """A worker that reports, or is idle, or loads its models goes on."""
     supervisor.timeout_seconds = 0.2
-    supervisor.start()
-    await until(lambda: len(supervisor.links) == 4)
-    silent, talking, idle, loading = starts.processes
-    one_row = Ready({"en-pt": replace(RESIDENT, max_rows=1)})
-    for process in (silent, talking):
-        process.say(one_row)
-    idle.say(Ready({}))
-    await until(lambda: len(supervisor.ready) == 3)
+    workers = await started(supervisor, starts, ONE_ROW, ONE_ROW, Ready({}))
+    silent, talking, idle, loading = workers
     work = begin(supervisor.scheduler, sentences(2))
     async with asyncio.timeout(20):
         while not silent.is_killed:
@@ -200,12 +200,9 @@ async def test_worker_that_hangs_is_noticed_although_its_requests_time_out(
 ) -> None:
     """Without requests it has no work for a while, and need not report."""
     supervisor.timeout_seconds = 0.2
-    supervisor.start()
-    await until(lambda: supervisor.links)
-    starts.processes[0].say(Ready({"en-pt": replace(RESIDENT, max_rows=1)}))
-    await until(lambda: supervisor.ready)
+    (worker,) = await started(supervisor, starts, ONE_ROW)
     async with asyncio.timeout(20):
-        while not starts.processes[0].is_killed:
+        while not worker.is_killed:
             work = begin(supervisor.scheduler, sentences(1))
             await asyncio.sleep(0.03)
             work.cancel()
@@ -234,11 +231,7 @@ async def test_worker_that_started_with_an_earlier_model_of_the_same_name_loads_
     supervisor: Supervisor, starts: Starts
 ) -> None:
     """It must not go on to serve the model that was unloaded."""
-    supervisor.start()
-    await until(lambda: len(supervisor.links) == 2)
-    first, second = starts.processes
-    first.say(READY)
-    await until(lambda: supervisor.ready)
+    first, second = await started(supervisor, starts, READY)
     unloading = asyncio.create_task(supervisor.unload("en-pt"))
     await settle()
     first.say(Unloaded("en-pt"))
@@ -259,15 +252,13 @@ async def test_worker_that_started_with_an_earlier_model_of_the_same_name_loads_
 async def test_each_worker_computes_on_its_own_device(starts: Starts) -> None:
     """A model that is loaded later goes to the same device; all devices are listed."""
     scheduler = make_scheduler()
-    supervisor = Supervisor(CONFIG, ["cuda:0", "cuda:1"], scheduler, scheduler.metrics, starts)
-    supervisor.start()
-    await until(lambda: len(supervisor.links) == 2)
-    assert [link.config.device for link in supervisor.links] == ["cuda:0", "cuda:1"]
-    for process, device in zip(starts.processes, ("cuda:0", "cuda:1"), strict=True):
-        process.say(Ready({"en-pt": replace(RESIDENT, device=device)}))
-    await until(lambda: len(supervisor.ready) == 2)
+    devices = ["cuda:0", "cuda:1"]
+    supervisor = Supervisor(CONFIG, devices, scheduler, scheduler.metrics, starts)
+    ready = [Ready({"en-pt": replace(RESIDENT, device=device)}) for device in devices]
+    await started(supervisor, starts, *ready)
+    assert [link.config.device for link in supervisor.links] == devices
     found = supervisor.resident_models()["en-pt"]
-    assert sorted(each.device for each in found) == ["cuda:0", "cuda:1"]
+    assert sorted(each.device for each in found) == devices
     await supervisor.stop()
 
 
@@ -280,11 +271,7 @@ async def test_fault_of_the_server_does_not_end_a_worker(
     starts: Starts,
 ) -> None:
     """The worker goes on with its other work. A load that waits for the answer ends."""
-    supervisor.start()
-    await until(lambda: starts.processes)
-    process = starts.processes[0]
-    process.say(READY)
-    await until(lambda: supervisor.ready)
+    (process,) = await started(supervisor, starts, READY)
     work = begin(supervisor.scheduler, sentences(1))
     await settle()
 
