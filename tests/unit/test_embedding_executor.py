@@ -8,15 +8,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.checkpoints.families.sentence_transformers import read_folder
-from model.errors import ModelError
-from model.sequence import BatchStats, EngineLimits
-from service.items import BUCKET_TOKENS, EMBED, EmbeddingItem, bucket_of
+from model.sequence import BatchStats
+from service.items import BUCKET_TOKENS, EmbeddingItem, bucket_of
 from service.items import CPU_BATCH_TOKENS as BATCH_TOKENS
 from service.workers.executors import OLDEST_SHARE, EmbeddingExecutor
-from service.workers.loading import load_embedder
-from service.workers.messages import ModelSet, WorkerConfig
-from tests.tiny_text import write_model
 
 SHORT, LONG = 8, 400
 
@@ -197,60 +192,3 @@ def test_batch_that_fails_leaves_the_batches_of_other_buckets(bench: Bench) -> N
     bench.executor.add([text(1, is_wrong=True), text(2)])
     assert bench.finish() == ([2, 0], [1])
     assert bench.batches == [[0], [1, 2], [1], [2]]  # the long text was not begun again
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingExecutor:
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    write_model(folder, hidden_size=32, intermediate_size=64)
-    config = WorkerConfig(ModelSet(), {}, "cpu", "float32", "auto", EngineLimits(), threads=1)
-    loaded = load_embedder(read_folder(folder), config)
-    return EmbeddingExecutor(loaded.executables[EMBED], loaded.device)
-
-
-def text_of(number: int, ids: list[int], **options: bool) -> EmbeddingItem:
-    return EmbeddingItem("tiny", ids, id=number, **options)
-
-
-def vectors(executor: EmbeddingExecutor, items: Sequence[EmbeddingItem]) -> dict[int, bytes]:
-    executor.add(items)
-    found: dict[int, bytes] = {}
-    while executor:
-        try:
-            found |= {each.id: each.value for each in executor.step()}
-        except ModelError:
-            found |= {item.id: b"" for item in executor.isolate()}
-    return found
-
-
-def test_vector_is_the_same_alone_and_among_others(real: EmbeddingExecutor) -> None:
-    generator = np.random.default_rng(1)
-    lengths = generator.integers(2, 13, size=40)
-    items = [
-        text_of(number, generator.integers(1, 14, size=length).tolist())
-        for number, length in enumerate(lengths)
-    ]
-    together = vectors(real, items)
-    for item in items:
-        assert vectors(real, [item])[item.id] == together[item.id]
-
-
-def test_raw_vector_has_the_direction_of_the_normal_one(real: EmbeddingExecutor) -> None:
-    found = vectors(real, [text_of(1, [1, 8, 9, 2]), text_of(2, [1, 8, 9, 2], is_raw=True)])
-    normal, raw = (np.frombuffer(found[number], dtype=np.float32) for number in (1, 2))
-    assert np.linalg.norm(normal) == pytest.approx(1, abs=1e-6)
-    assert np.linalg.norm(raw) != pytest.approx(1, abs=0.05)
-    np.testing.assert_allclose(raw / np.linalg.norm(raw), normal, atol=1e-6)
-
-
-def test_each_token_has_a_vector(real: EmbeddingExecutor) -> None:
-    found = vectors(real, [text_of(1, [1, 8, 9, 2], is_per_token=True)])
-    assert np.frombuffer(found[1], dtype=np.float32).shape == (4 * 32,)
-
-
-def test_id_that_is_not_in_the_vocabulary_fails_alone(real: EmbeddingExecutor) -> None:
-    items = [text_of(1, [1, 8, 2]), text_of(2, [1, 10_000, 2]), text_of(3, [1, 9, 2])]
-    found = vectors(real, items)
-    assert found[2] == b""
-    assert found[1]
-    assert found[3] == vectors(real, items[2:])[3]

@@ -12,7 +12,6 @@ from model.architectures.stack import Decoder, EncoderDecoder
 from model.backends import encoder_batch
 from model.backends.encoder_batch import PackedBatch, encode_padded
 from model.encoding.capture_pass import CapturedJob, TeacherForcedPass, run_encoder
-from model.errors import AttentionQueryError
 from model.inspection.captures import maps as map_capture
 from model.inspection.captures.capture import Slices
 from model.inspection.captures.factory import new_captures
@@ -327,10 +326,3 @@ def test_what_nobody_asks_about_is_not_computed(
     job = AttentionJob([5, 6, 0], [7, 0], (AttentionQuery({CROSS: (0,)}, (0, 1)),))
     (found_cross,) = results(model, [job])
     assert_rows_sum_to_one(found_cross)
-
-
-def test_a_job_that_cannot_be_computed_is_refused_at_once(family: Family) -> None:
-    model = family.model()
-    query = resolve_query(model.config, [CROSS])
-    with pytest.raises(AttentionQueryError, match="need a target"):
-        TeacherForcedPass(model, [AttentionJob([5, 0], target, (query,)) for target in ([6], [])])
