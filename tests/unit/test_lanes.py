@@ -141,24 +141,6 @@ def test_items_of_similar_length_are_sought_among_the_oldest_only() -> None:
     assert LOOK_AHEAD * 2 < 50
 
 
-def test_wide_beam_waits_and_no_item_passes_it() -> None:
-    lane = lane_of(sentence(0, beam=4), sentence(1), sentence(2))
-    assert lane.take(3) == []
-    assert len(lane) == 3
-    assert ids(lane.take(4)) == [0]
-    assert ids(lane.take(4)) == [1, 2]
-
-
-def test_item_may_leave_before_its_turn() -> None:
-    first, second = sentence(1), sentence(2, length=9, beam=3)
-    lane = lane_of(first, second)
-    assert lane.remove(first)
-    assert not lane.remove(first)
-    assert (len(lane), lane.tokens, lane.rows) == (1, 9, 3)
-    assert lane.remove(second)
-    assert (len(lane), lane.tokens, lane.rows, lane.oldest_age) == (0, 0, 0, 0.0)
-
-
 def test_item_of_a_dead_worker_is_first_again_and_keeps_its_age() -> None:
     lane = lane_of(*of_client("many", 2, 1), *of_client("one", 1, 200))
     (first,) = lane.take(1)
@@ -179,11 +161,6 @@ def pair_of(num_interactive: int, num_bulk: int, beam: int = 1, bulk_beam: int =
 
 def bulk(items: list[WorkItem]) -> list[WorkItem]:
     return [each for each in items if each.is_bulk]
-
-
-def test_lane_that_waits_alone_gets_every_row() -> None:
-    assert len(pair_of(20, 0).take(8)) == 8
-    assert len(pair_of(0, 20).take(8)) == 8
 
 
 def test_bulk_lane_gets_the_rows_that_the_interactive_lane_leaves() -> None:

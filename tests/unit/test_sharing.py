@@ -115,17 +115,6 @@ async def test_sentences_that_differ_are_computed_separately(
         assert len(await stream.in_order()) == 1
 
 
-async def test_cancelled_request_fails_no_other(scheduler: Scheduler, worker: FakeWorker) -> None:
-    streams = [scheduler.submit(sentences(2), deadline()) for _ in range(4)]
-    streams[0].close()
-    streams[2].close()
-    assert len(worker.held) == 2
-    worker.finish_all()
-    assert await streams[0].batch() == []
-    for stream in (streams[1], streams[3]):
-        assert numbers(await stream.in_order()) == [2, 3]
-
-
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
 async def test_last_request_that_leaves_cancels_the_sentence(
     order: tuple[int, ...], scheduler: Scheduler, worker: FakeWorker
