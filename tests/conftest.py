@@ -25,8 +25,11 @@ from service.ipc.machine import freeze_heap
 BROWSER = "tests/browser/"
 
 SLOW = {
+    "tests/api/test_drain.py": "ends whole programs, which serve until their last request",
     "tests/api/test_envoy.py": "needs Envoy",
     "tests/api/test_ray_serve.py": "starts clusters of Ray",
+    "tests/browser/test_axe.py": "analyses each state of the page for two seconds",
+    "tests/browser/test_moving_pictures.py": "draws pictures",
     "tests/clients": "needs other people's clients",
     "tests/unit/test_bulk_ray.py": "kills bulk jobs, and starts clusters of Ray",
     "tests/unit/test_chart.py": "needs helm",

@@ -99,7 +99,7 @@ def begin(url: str, admin: str, replies: list[httpx.Response]) -> threading.Thre
     ("http_workers", "num_children", "second"),
     [
         ("1", 1, signal.SIGTERM),
-        pytest.param("2", 3, signal.SIGINT, marks=pytest.mark.slow),
+        ("2", 3, signal.SIGINT),
     ],
 )
 def test_requests_are_served_in_the_lame_duck_period_until_a_second_signal(
@@ -133,7 +133,7 @@ def test_requests_are_served_in_the_lame_duck_period_until_a_second_signal(
 @pytest.mark.checkpoint
 @pytest.mark.parametrize(
     ("http_workers", "num_children", "log_format"),
-    [("1", 1, "text"), pytest.param("2", 3, "json", marks=pytest.mark.slow)],
+    [("1", 1, "text"), ("2", 3, "json")],
 )
 def test_new_work_is_refused_while_an_admitted_request_finishes(
     http_workers: str, num_children: int, log_format: str
@@ -169,7 +169,6 @@ def test_new_work_is_refused_while_an_admitted_request_finishes(
     assert not [pid for pid in workers if os.path.exists(f"/proc/{pid}")]
 
 
-@pytest.mark.slow
 @pytest.mark.checkpoint
 @pytest.mark.parametrize("http_workers", ["1", "2"])
 def test_every_request_of_many_clients_that_got_in_has_its_answer(http_workers: str) -> None:

@@ -261,6 +261,7 @@ def test_model_that_cannot_be_loaded_ends_the_server(script: Script) -> None:
         assert server.main.failure == "en-pt: the weights are not there"
 
 
+@pytest.mark.slow
 @pytest.mark.checkpoint
 def test_http_workers_end_when_the_main_process_dies() -> None:
     """They free the port."""

@@ -288,6 +288,7 @@ def test_vocabularies_of_an_unloaded_model_are_freed(serve: Serve, folder: Path)
         gc.enable()
 
 
+@pytest.mark.slow
 def test_random_traffic_over_twenty_pairs(serve: Serve, folder: Path) -> None:
     """Every request is answered, and no more models than allowed are ever loaded."""
     server = serve(models=(str(folder),), max_loaded_models=4)

@@ -156,6 +156,7 @@ CUT = """drawing => [...drawing.querySelectorAll('text:not(:empty)')].filter((te
 }).map((text) => text.textContent)"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [MOBILE, MOBILE | {"locale": "pt-BR"}], ids=["en", "pt"])
 def test_nothing_is_cut_on_a_phone(page: Page) -> None:
     """A table of the switches and the eighth head of the map were cut."""

@@ -94,6 +94,7 @@ def assert_same_numbers(
         assert_allclose(found.numpy(), other, atol=tolerance["atol"], rtol=tolerance["rtol"])
 
 
+@pytest.mark.slow
 @pytest.mark.checkpoint
 def test_the_built_in_model_is_the_same_in_plain_float64(built_in: dict[str, ModelFiles]) -> None:
     files = built_in["en-pt"]

@@ -141,6 +141,7 @@ def test_public_keeps_addresses_without_passwords() -> None:
     assert doctor.public("http://user:p@ss@host/v1") == "http://***@host/v1"
 
 
+@pytest.mark.slow
 @pytest.mark.checkpoint
 def test_self_test_translates_and_embeds_a_sentence(
     folder: Path, damaged: Path, monkeypatch: pytest.MonkeyPatch
