@@ -112,8 +112,6 @@ check: $(VENV)/.installed-dev  ## checks lint, format, plain English, import lay
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m checks.plain_english
-	$(BIN)/python -m checks.board --check
-	$(BIN)/python -m checks.chart --check
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
 	@$(MAKE) --no-print-directory page-types

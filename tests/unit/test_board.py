@@ -1,4 +1,4 @@
-"""The Grafana dashboard and the alerts: written from descriptions, and asked of a Prometheus."""
+"""The Grafana dashboard, its alerts, and the schema of the Helm chart."""
 
 import io
 import json
@@ -11,8 +11,10 @@ from urllib.error import HTTPError
 import pytest
 import yaml
 
+from checks import chart
 from checks.board import BOARD, DESCRIPTION, panel, render
 from checks.live_board import Prometheus, alert_series, board_queries, report
+from service.settings import Settings
 
 from .test_deploy import PROMETHEUS, ROOT, alert_rules, exposed_names, load_yaml, metric_names
 
@@ -24,6 +26,13 @@ def entry(**changes: Any) -> dict[str, Any]:
 def test_written_board_is_the_described_one() -> None:
     """After an edit of board.yml: python -m checks.board."""
     assert render(yaml.safe_load(DESCRIPTION.read_text("utf-8"))) == BOARD.read_text("utf-8")
+
+
+def test_schema_of_the_chart_has_the_settings_of_the_server() -> None:
+    """After an edit of the settings: python -m checks.chart."""
+    schema = json.loads(chart.SCHEMA.read_text("utf-8"))
+    assert schema["properties"]["settings"]["properties"] == chart.settings()
+    assert {f"REGARD_{name.upper()}" for name in Settings.model_fields} >= chart.FIXED
 
 
 @pytest.mark.parametrize("wrong", [{"kind": "pie"}, {"colour": "red"}])

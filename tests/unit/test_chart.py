@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import tarfile
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from tests.charts import (
     MANIFEST,
     NAME,
     NAMESPACE,
-    SCHEMA,
     STATE,
     VALUES,
     Json,
@@ -45,7 +43,7 @@ from tests.charts import (
     server,
 )
 
-from .test_deploy import PROMETHEUS, ROOT, exposed_names, load_yaml, metric_names
+from .test_deploy import PROMETHEUS, exposed_names, load_yaml, metric_names
 
 pytestmark = needs_helm
 
@@ -116,13 +114,6 @@ def test_wrong_custom_resource_is_found(
     assert "/".join(map(str, path)) in fault
 
 
-def test_chart_and_project_have_one_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    described = load_yaml(chart.CHART / "Chart.yaml")
-    assert described["version"] == described["appVersion"] == project["version"]
-    assert described["description"] == project["description"]
-
-
 def test_package_contains_the_alerts(tmp_path: Path) -> None:
     """The link in the folder of the chart leads out of it."""
     command = [str(HELM), "package", str(chart.CHART), "--destination", str(tmp_path)]
@@ -190,12 +181,6 @@ def test_values_that_need_one_pod_are_allowed(values: Json) -> None:
 
 
 # Settings
-
-
-def test_schema_has_the_settings_of_the_server() -> None:
-    """`python -m checks.chart` writes them."""
-    assert SCHEMA["properties"]["settings"]["properties"] == chart.settings()
-    assert {f"REGARD_{name.upper()}" for name in Settings.model_fields} >= chart.FIXED
 
 
 CHANGED_SETTINGS: Json = {
