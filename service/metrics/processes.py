@@ -46,18 +46,36 @@ class ProcessMetrics:
     def cpu_seconds(self) -> float:
         return sum(figures(each).get(CPU_SECONDS, 0.0) for each in [*self.collectors.values()])
 
-    def describe(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        yield from (*_families(), *_memory_families())
-
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        families = _families()
+        labels = ("process",)
+        families = (
+            CounterMetricFamily(
+                CPU_SECONDS, "User and system CPU time of a process.", labels=labels
+            ),
+            GaugeMetricFamily(
+                "regard_process_resident_memory_bytes",
+                "Resident memory of a process.",
+                labels=labels,
+            ),
+            GaugeMetricFamily(
+                "regard_process_open_fds", "Open file descriptors of a process.", labels=labels
+            ),
+        )
         for name, collector in [*self.collectors.items()]:
             found = figures(collector)
             if all(each.name in found for each in families):  # the process has not ended
                 for each in families:
                     each.add_metric([name], found[each.name])
         yield from families
-        used, limit = _memory_families()
+        used = GaugeMetricFamily(
+            "regard_memory_bytes",
+            "Memory of the container that the kernel cannot take back. "
+            "Without a limit of the container, that of the machine.",
+        )
+        limit = GaugeMetricFamily(
+            "regard_memory_limit_bytes",
+            "Memory limit of the container, or the memory of the machine.",
+        )
         with suppress(OSError, ValueError, KeyError):
             used_bytes, limit_bytes = memory(self.proc, self.cgroups)
             used.add_metric([], used_bytes)
@@ -99,30 +117,3 @@ def _numbers(path: Path) -> dict[str, int]:
     """Returns the first number after each name in a file."""
     words = [line.split() for line in path.read_text("ascii").splitlines()]
     return {name: int(number) for name, number, *_ in words}
-
-
-def _families() -> tuple[CounterMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
-    labels = ("process",)
-    return (
-        CounterMetricFamily(CPU_SECONDS, "User and system CPU time of a process.", labels=labels),
-        GaugeMetricFamily(
-            "regard_process_resident_memory_bytes", "Resident memory of a process.", labels=labels
-        ),
-        GaugeMetricFamily(
-            "regard_process_open_fds", "Open file descriptors of a process.", labels=labels
-        ),
-    )
-
-
-def _memory_families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
-    return (
-        GaugeMetricFamily(
-            "regard_memory_bytes",
-            "Memory of the container that the kernel cannot take back. "
-            "Without a limit of the container, that of the machine.",
-        ),
-        GaugeMetricFamily(
-            "regard_memory_limit_bytes",
-            "Memory limit of the container, or the memory of the machine.",
-        ),
-    )

@@ -91,9 +91,6 @@ class Histogram:
     def labels(self, *values: str) -> Series:
         return self.series[values]
 
-    def describe(self) -> Iterator[HistogramMetricFamily]:
-        yield HistogramMetricFamily(self.name, self.text, labels=self.label_names)
-
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(self.name, self.text, labels=self.label_names)
         for values, series in self.series.items():

@@ -5,7 +5,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -18,6 +17,7 @@ from service.models.catalog import Catalog
 from tests.api.conftest import ServeLive
 from tests.api.servers import assert_error, translation
 from tests.ports import free_ports
+from tests.unit.bench_server import OK, reply_bytes, served
 from tests.workers import LIMIT_SECONDS, Script, until
 
 CONFIGS = sorted(CONFIG.parent.glob("*.yaml"))
@@ -54,60 +54,30 @@ def post(envoy: Envoy, path: str = "/translate", **request: object) -> httpx.Res
 
 @contextmanager
 def replying(load: str) -> Iterator[tuple[int, Counter[str]]]:
+    """Runs a server that reports its load; yields its port and the number of requests by path."""
     seen: Counter[str] = Counter()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(path: str, _body: bytes) -> bytes:
+        seen[path] += 1
+        return OK + f"content-length: 0\r\nendpoint-load-metrics: {load}\r\n\r\n".encode()
 
-        def do_GET(self) -> None:
-            seen[self.path] += 1
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.send_header("endpoint-load-metrics", load)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            del format, args
-
-    with serving(Handler) as port:
-        yield port, seen
-
-
-@contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
+    with served(answer) as url:
+        yield int(url.rpartition(":")[2]), seen
 
 
 @contextmanager
 def dying_replica() -> Iterator[tuple[int, Counter[str]]]:
-    """A server that is ready, and closes the connection of each POST; yields its port and POSTs."""
-    posts: Counter[str] = Counter()
+    """A server that is ready, and ends the connection of other requests; yields port and paths."""
+    lost: Counter[str] = Counter()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(path: str, _body: bytes) -> bytes | None:
+        if path == "/health/ready":
+            return reply_bytes(200, b"")
+        lost[path] += 1
+        return None
 
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def do_POST(self) -> None:
-            posts[self.path] += 1
-            self.close_connection = True
-
-        def log_message(self, format: str, *args: object) -> None:
-            del format, args
-
-    with serving(Handler) as port:
-        yield port, posts
+    with served(answer) as url:
+        yield int(url.rpartition(":")[2]), lost
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)

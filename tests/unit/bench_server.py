@@ -1,4 +1,4 @@
-"""A small HTTP server for the tests of `regard bench`: no model is loaded.
+"""A small HTTP server for tests, such as those of `regard bench`: no model is loaded.
 
 It is enough because the commands know a server by its replies and its /metrics alone.
 """
@@ -47,6 +47,7 @@ def served(answer: Answer) -> Iterator[str]:
                 self.wfile.write(reply)
 
     class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True  # a client may keep its connection beyond the end of the server
         request_queue_size = 128  # with 5, a sixth client at once waits a second to connect
 
     with Server(("127.0.0.1", 0), Handler) as server:

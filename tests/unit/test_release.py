@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,12 @@ def substitute(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_all_files_have_one_version() -> None:
+def test_all_files_have_one_version_and_description() -> None:
     assert version_faults(ROOT) == []
     assert {name for name, _ in named_versions(ROOT)} >= {"Dockerfile", "docker-bake.hcl", CHART}
+    description = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"]
+    assert yaml.safe_load((ROOT / CHART).read_text())["description"] == description
+    assert f'description="{description}"' in (ROOT / "Dockerfile").read_text()
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "docker-bake.hcl", CHART])
