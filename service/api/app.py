@@ -6,7 +6,7 @@ A dialect is one API with its routes, such as DeepL's or OpenAI's.
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -63,7 +63,7 @@ def create_web(services: Services, lifespan: Lifespan) -> Application:
     @asynccontextmanager
     async def with_endpoints(app: FastAPI) -> AsyncIterator[None]:
         try:
-            async with services.endpoints, services.keys.watched(), lifespan(app):
+            async with aclosing(services.endpoints), services.keys.watched(), lifespan(app):
                 if services.documents:
                     await services.documents.remove_expired()
                 yield

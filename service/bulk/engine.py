@@ -89,7 +89,7 @@ class CoreEngine:
 
     async def stop(self) -> None:
         await self.core.stop()
-        await self.endpoints.__aexit__(None, None, None)
+        await self.endpoints.aclose()
 
     def cpu_seconds(self) -> float:
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)

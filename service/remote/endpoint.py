@@ -9,7 +9,7 @@ import re
 import time
 from collections import defaultdict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from service.errors import InternalError, OverloadedError, ServiceError, UnavailableError, outcome
@@ -40,7 +40,7 @@ THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
 class Endpoints:
-    """The endpoints of remote models; the context manager closes their connections."""
+    """The endpoints of remote models; `aclose` closes their connections."""
 
     def __init__(self, settings: Settings, recorder: Recorder) -> None:
         self.settings = settings
@@ -50,10 +50,7 @@ class Endpoints:
         )  # by the address of the endpoint
         self.client: httpx2.AsyncClient | None = None
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
+    async def aclose(self) -> None:
         if self.client is not None:
             await self.client.aclose()
 

@@ -96,7 +96,7 @@ def test_slow_endpoint_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             may_answer.set()
         assert await begun == "a"
-        await client.__aexit__()
+        await client.aclose()
 
     with chat_server() as first, chat_server() as second:
         first.translate = wait
