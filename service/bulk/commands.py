@@ -25,7 +25,7 @@ from service.models.catalog import Catalog
 from service.models.registry.commands import take_models
 from service.models.registry.errors import RegistryError
 from service.settings import Settings
-from service.tasks.embedding.embedder import prompted
+from service.tasks.embedding.embedder import is_dense, other_kind, prompted
 from service.tasks.embedding.limits import check_dimensions
 
 INTERRUPTED = "interrupted; committed rows are kept: run the same command to continue"
@@ -220,13 +220,16 @@ def check_models(options: JobOptions, settings: Settings) -> None:
 def check_reader(options: JobOptions, settings: Settings, catalog: Catalog) -> None:
     """Checks that the model of a job can embed texts with the job's prompt and dimensions."""
     readers = catalog.readers(settings.max_source_tokens)
-    name = catalog.named(options.model) if options.model else next(iter(catalog.embedders), None)
+    first = next((name for name in catalog.embedders if is_dense(readers[name])), None)
+    name = catalog.named(options.model) if options.model else first
     if name is None:
         raise JobError("no embedding model is served; add one to REGARD_MODELS, or use --model")
     if name not in readers:
         known = ", ".join(readers)
         raise JobError(f"{options.model} is not an embedding model; choose one of: {known}")
     reader = readers[name]
+    if not is_dense(reader):
+        raise other_kind(reader)
     prompted(reader, options.prompt_name)
     if reader.size is not None:
         check_dimensions(options.dimensions, reader.size)

@@ -25,6 +25,8 @@ from service.errors import InvalidRequestError, ServiceError, UnavailableError
 from service.settings import Settings
 from tests.bulk import SETTINGS, layout_of, options_of
 from tests.echo_engine import EchoEngine, RecordingEngine
+from tests.parity.test_splade import write as write_splade
+from tests.tiny_text import write_model
 
 LINES = [f"line {number}" for number in range(250)]
 
@@ -506,3 +508,18 @@ def test_job_that_no_model_can_do_is_refused(source: Path, output: Path) -> None
     for wrong in (replace(options, prompt_name="query"), replace(options, dimensions=385)):
         with pytest.raises(ServiceError):
             check_models(wrong, served)
+
+
+def test_job_of_vectors_needs_a_model_with_a_vector_for_each_text(
+    source: Path, tmp_path: Path
+) -> None:
+    """A job with a SPLADE model ran to its end, and each of its rows had an error."""
+    splade, dense = tmp_path / "splade", tmp_path / "dense"
+    write_splade(splade)
+    write_model(dense)
+    served = Settings.model_validate({"models": f"{splade},{dense}"})
+    options = replace(planned(source).options, result="vector", model="splade")
+    with pytest.raises(ServiceError, match="splade has sparse vectors"):
+        check_models(options, served)
+    with pytest.raises(ServiceError, match="dimensions"):
+        check_models(replace(options, model=None, dimensions=10_000), served)
