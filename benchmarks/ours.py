@@ -11,9 +11,7 @@ translations when `--refill` rows are free, so that several sentences are encode
 """
 
 import argparse
-import multiprocessing
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -38,9 +36,6 @@ from model.encoding.embedding import EmbeddingJob, embed
 from model.engine.engine import Engine
 from model.precision import select_device
 from model.sequence import EngineLimits, Sequence
-
-Load = Callable[[], protocol.Translate]
-"""Loads an engine in a worker process, and returns its function."""
 
 
 @dataclass(frozen=True)
@@ -123,28 +118,6 @@ def load_embedder(files: EmbeddingFiles, dtype: str) -> protocol.Translate:
     return run
 
 
-def work(connection: Connection, load_function: Load) -> None:
-    """Runs a worker process: computes each list of texts it receives, until it receives None."""
-    torch.set_num_threads(1)
-    run = load_function()
-    connection.send(None)  # ready
-    while (texts := connection.recv()) is not None:
-        connection.send(run(texts))
-
-
-def start_workers(load_function: Load, count: int) -> list[Connection]:
-    """Starts worker processes that end with this process, and waits until they are ready."""
-    context = multiprocessing.get_context("spawn")
-    connections = []
-    for _ in range(count):
-        here, there = context.Pipe()
-        context.Process(target=work, args=(there, load_function), daemon=True).start()
-        connections.append(here)
-    for connection in connections:
-        connection.recv()
-    return connections
-
-
 def share_out(connections: list[Connection], texts: list[str]) -> list[str]:
     """Distributes the texts to the processes, and returns the outputs in the order of the texts."""
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
@@ -158,7 +131,12 @@ def share_out(connections: list[Connection], texts: list[str]) -> list[str]:
     return outputs
 
 
-def loader(args: argparse.Namespace) -> Load:
+def on_one_thread(load_function: protocol.Load) -> protocol.Translate:
+    torch.set_num_threads(1)
+    return load_function()
+
+
+def loader(args: argparse.Namespace) -> protocol.Load:
     if args.shape:
         return partial(load_shape, args.shape, args.rows, args.sentences // args.workers)
     if args.embed:
@@ -184,7 +162,8 @@ def main() -> None:
     add("--device", default="auto", help="device, as in REGARD_DEVICE")
     add("--dtype", default="auto", help="precision, as in REGARD_DTYPE")
     args = parser.parse_args()
-    connections = start_workers(loader(args), args.workers)
+    load_function = partial(on_one_thread, loader(args))
+    connections = protocol.start_workers(load_function, args.workers)
 
     def run(texts: list[str]) -> list[str]:
         groups: Any = [[text] for text in texts] if args.one else [texts]
@@ -192,8 +171,6 @@ def main() -> None:
 
     texts = protocol.read_lines(args.source) if args.source else [""] * args.workers
     protocol.serve(texts, run)
-    for connection in connections:
-        connection.send(None)
 
 
 if __name__ == "__main__":

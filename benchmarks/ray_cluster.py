@@ -21,7 +21,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from benchmarks import load, tree
@@ -247,9 +246,7 @@ def seconds_by_kind(root: int) -> dict[str, float]:
     """Returns the CPU seconds of a process tree since its start, by the kind of process."""
     found: dict[str, float] = defaultdict(float)
     for pid, stat in tree.members(root).items():
-        with contextlib.suppress(OSError):
-            command = Path(f"/proc/{pid}/cmdline").read_text("utf-8").replace("\0", " ")
-            found[kind_of(command)] += stat.ticks / tree.TICKS
+        found[kind_of(tree.command(pid))] += stat.ticks / tree.TICKS
     return found
 
 

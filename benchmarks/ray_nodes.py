@@ -88,7 +88,7 @@ class Nodes:
         victims = [
             pid
             for pid in tree.members(raylet)
-            if not any(name in command(pid) for name in (DEVICE_WORKER, SLEEPING_WORKER))
+            if not any(name in tree.command(pid) for name in (DEVICE_WORKER, SLEEPING_WORKER))
         ]
         began = time.monotonic()
         for pid in [raylet, *victims]:
@@ -131,20 +131,14 @@ class Nodes:
         self.cluster.shutdown()
 
 
-def command(pid: int) -> str:
-    """Returns the command line of a process; "" if the process has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text("utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
 def device_workers() -> list[int]:
     names = (DEVICE_WORKER, SLEEPING_WORKER)
     own = os.environ["RAY_CLUSTER_RUN"]
     found = []
     for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal() and any(name in command(int(folder.name)) for name in names):
+        if folder.name.isdecimal() and any(
+            name in tree.command(int(folder.name)) for name in names
+        ):
             try:
                 variables = (folder / "environ").read_text("utf-8", errors="replace")
             except OSError:

@@ -83,6 +83,11 @@ def resident_mib(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def command(pid: int) -> str:
+    """Returns the command line of a process; "" if the process has ended."""
+    return _read(PROC / str(pid) / "cmdline").replace("\0", " ")
+
+
 def _read(path: Path) -> str:
     """Reads a file; returns "" if the process has ended or belongs to another user."""
     try:

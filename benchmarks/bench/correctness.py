@@ -237,10 +237,10 @@ async def run_detachment(
     )
 
 
-def shifted(lines: Sequence[str], seed: int = 0) -> list[str]:
+def shifted(lines: Sequence[str]) -> list[str]:
     """Returns the lines in a random order in which no line keeps its place."""
     order = [*range(len(lines))]
-    random.Random(seed).shuffle(order)
+    random.Random(0).shuffle(order)
     next_of = dict(zip(order, [*order[1:], order[0]], strict=True))
     return [lines[next_of[index]] for index in range(len(lines))]
 

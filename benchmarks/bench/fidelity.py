@@ -54,9 +54,9 @@ class FidelityReport:
         return sum(family.whole for family in self.families)
 
 
-def read_kinds(path: Path = KINDS) -> dict[str, list[str]]:
+def read_kinds() -> dict[str, list[str]]:
     families: dict[str, list[str]] = {}
-    for line in path.read_text("utf-8").split("\n"):
+    for line in KINDS.read_text("utf-8").split("\n"):
         if line.startswith("## "):
             families[line.removeprefix("## ")] = kinds = []
         elif line:
@@ -80,11 +80,9 @@ def sentence_of(frame: str, kind: str) -> str:
     return frame.replace("{}", _FREE.sub(r"\1", kind))
 
 
-def mixed_sentences(
-    sentences: Sequence[str], number: int, seed: int = 7
-) -> list[tuple[str, list[str]]]:
+def mixed_sentences(sentences: Sequence[str], number: int) -> list[tuple[str, list[str]]]:
     """Returns sentences with one to MAX_SPANS placeholders at random places between words."""
-    rng = random.Random(seed)
+    rng = random.Random(7)
     kinds = [each for of in read_kinds().values() for each in of if not _NOT_MIXED.search(each)]
     mixed = []
     for _ in range(number):

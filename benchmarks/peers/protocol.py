@@ -8,19 +8,24 @@ writes `{"ready": true}` once. Then it answers each line on stdin:
 
 The engine ends when stdin is closed.
 
-The module also makes the words of models with random weights, so that every engine gets the same
-texts.
+The module also starts the worker processes of an engine. It makes the words of models with random
+weights too, so that every engine gets the same texts.
 """
 
 import json
+import multiprocessing
 import os
 import random
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from typing import Any
 
 Translate = Callable[[list[str]], list[str]]
+Load = Callable[[], Translate]
+"""Loads an engine in a worker process, and returns its function."""
 
 
 def serve(sentences: list[str], translate: Translate) -> None:
@@ -46,6 +51,30 @@ def serve_embedder(load: Callable[[str, str, int, int], Translate]) -> None:
     """Serves an embedder, with the arguments SOURCE FOLDER DTYPE BATCH WORKERS of the command."""
     source, folder, dtype, batch, workers = sys.argv[1:]
     serve(read_lines(source), load(folder, dtype, int(batch), int(workers)))
+
+
+def start_workers(load: Load, count: int) -> list[Connection]:
+    """Starts worker processes that end with this process, and waits until they have loaded.
+
+    A worker answers each list of texts that it receives.
+    """
+    context = multiprocessing.get_context("spawn")
+    connections = []
+    for _ in range(count):
+        here, there = context.Pipe()
+        context.Process(target=_work, args=(there, load), daemon=True).start()
+        connections.append(here)
+    for connection in connections:
+        connection.recv()
+    return connections
+
+
+def _work(connection: Connection, load: Load) -> None:
+    translate = load()
+    connection.send(None)
+    with suppress(EOFError):  # the other process has ended
+        while True:
+            connection.send(translate(connection.recv()))
 
 
 def claim_stdout() -> Any:

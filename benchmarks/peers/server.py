@@ -13,7 +13,6 @@ waiting sentences at once. It waits neither for more sentences nor for the batch
 import argparse
 import asyncio
 import functools
-import multiprocessing
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -24,11 +23,10 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from benchmarks.peers import bergamot
-from benchmarks.peers.protocol import Translate
+from benchmarks.peers.protocol import Load, start_workers
 
 MAX_BATCH = 32
 
-Load = Callable[[], Translate]
 Waiting = asyncio.Queue[tuple[str, "asyncio.Future[str]"]]
 
 
@@ -36,14 +34,7 @@ class Batcher:
     """Batches the sentences of many requests for worker processes."""
 
     def __init__(self, load: Load, workers: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connections = []
-        for _ in range(workers):
-            here, there = context.Pipe()
-            context.Process(target=work, args=(there, load), daemon=True).start()
-            self.connections.append(here)
-        for connection in self.connections:
-            connection.recv()  # The worker has loaded its model.
+        self.connections = start_workers(load, workers)
         self.pool = ThreadPoolExecutor(workers)
         self.waiting: Waiting = asyncio.Queue()
         self.tasks: list[asyncio.Task[None]] = []
@@ -68,18 +59,6 @@ class Batcher:
             for (_, future), output in zip(batch, outputs):  # noqa: B905 - equal lengths
                 if not future.done():
                     future.set_result(output)
-
-
-def work(connection: Connection, load: Load) -> None:
-    """Runs a worker process until the server process has ended."""
-    translate = load()
-    connection.send([])
-    while True:
-        try:
-            texts = connection.recv()
-        except EOFError:
-            return
-        connection.send(translate(texts))
 
 
 NAIVE_THREADS = 40
