@@ -50,13 +50,21 @@ def test_word_of_the_text_lights_what_looks_at_it(reader: Reader, api: Api) -> N
         expect(reader.page.locator("#pairs")).to_contain_text(told)
 
 
-def test_lights_go_out_with_the_pointer(reader: Reader) -> None:
+def test_lights_go_out_with_the_pointer_unless_the_word_is_pinned(reader: Reader, api: Api) -> None:
     reader.read()
-    reader.output.get_by_role("button").first.hover()
+    word = reader.output.get_by_role("button").nth(1)
+    away = reader.page.get_by_role("heading", name="Regard")
+    word.hover()
     assert reader.lit("mirror")
-    reader.page.get_by_role("heading", name="Regard").hover()
+    away.hover()
     assert not reader.lit("mirror")
     expect(reader.page.locator("#pairs")).to_be_empty()
+    word.click()
+    expect(word).to_have_attribute("aria-pressed", "true")
+    away.hover()
+    assert reader.brightest("mirror") == pairs_of(api, KIDS)[1][1]
+    word.press("Enter")
+    expect(word).to_have_attribute("aria-pressed", "false")
 
 
 def test_words_are_reached_by_keyboard(reader: Reader, api: Api) -> None:
@@ -79,35 +87,20 @@ def test_words_are_reached_by_keyboard(reader: Reader, api: Api) -> None:
     assert not reader.lit("mirror")
 
 
-def test_caret_lights_too(reader: Reader, api: Api) -> None:
-    reader.read()
-    reader.field.focus()
-    reader.page.keyboard.press("Control+End")
-    for _ in range(3):
-        reader.page.keyboard.press("ArrowLeft")  # into "away"
-    # The browser reports a new selection in a later task, not before `press` returns.
-    expect(reader.output.locator(".lit")).not_to_have_count(0)
-    assert reader.brightest("output") == "imediatamente"
-
-
-def test_caret_behind_a_full_stop_lights_nothing(reader: Reader, page: Page) -> None:
+def test_caret_lights_the_words_of_a_word_and_nothing_behind_a_full_stop(
+    reader: Reader, page: Page
+) -> None:
     """The page told at whom a full stop looked, before the reader had chosen anything."""
     reader.read()
     reader.field.focus()
     page.keyboard.press("Control+End")
     expect(page.locator("#pairs")).to_have_text("")
     assert not reader.lit("mirror")
-
-
-def test_word_stays_lit_once_it_is_pinned(reader: Reader, api: Api) -> None:
-    reader.read()
-    word = reader.output.get_by_role("button").nth(1)
-    word.click()
-    expect(word).to_have_attribute("aria-pressed", "true")
-    reader.page.get_by_role("heading", name="Regard").hover()
-    assert reader.brightest("mirror") == pairs_of(api, KIDS)[1][1]
-    word.press("Enter")
-    expect(word).to_have_attribute("aria-pressed", "false")
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")  # into "away"
+    # The browser reports a new selection in a later task, not before `press` returns.
+    expect(reader.output.locator(".lit")).not_to_have_count(0)
+    assert reader.brightest("output") == "imediatamente"
 
 
 def test_field_and_mirror_have_the_same_lines(reader: Reader) -> None:

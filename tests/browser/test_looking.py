@@ -139,17 +139,12 @@ def test_cursor_moves_by_keyboard(reader: Reader, page: Page, api: Api) -> None:
         assert f"looks at “{columns[column]}”: {plane[row][column]:.4f}" in told
 
 
-def test_readout_tells_what_was_written_before(reader: Reader) -> None:
+def test_readout_tells_a_row_and_stays_while_heads_are_compared(reader: Reader) -> None:
     """A row of cross-attention has two labels: the token put in, and the one predicted."""
     reader.read(POOL)
     first, second = reader.labels("row")[:2]
-    reader.cell(1, 0).hover()
-    expect(reader.readout).to_contain_text(f"“{second}”, written after “{first}”, looks at")
-
-
-def test_cursor_stays_while_heads_are_compared(reader: Reader) -> None:
-    reader.read(POOL)
     reader.cell(1, 2).hover()
+    expect(reader.readout).to_contain_text(f"“{second}”, written after “{first}”, looks at")
     before = (reader.readout.text_content() or "").split(": ")
     reader.choose("heads", "3")
     expect(reader.page.get_by_role("heading", name="head 4")).to_be_visible()

@@ -368,7 +368,9 @@ def test_token_is_chosen_by_keyboard(reader: Reader, page: Page) -> None:
     expect(chapter(page, "scores")).to_contain_text("The query of “beat”")
 
 
-def test_story_follows_the_swap(reader: Reader, page: Page) -> None:
+def test_story_follows_the_swap_and_a_sentence_of_the_reader(
+    reader: Reader, page: Page, api: Api
+) -> None:
     opened(reader)
     reader.button("Swap kids and lions").click()
     expect(page.locator("label.chip").nth(2)).to_contain_text("lion")
@@ -377,9 +379,12 @@ def test_story_follows_the_swap(reader: Reader, page: Page) -> None:
     line = page.locator(".followed")
     expect(line).to_contain_text(f"in the sentence as it now stands above: “{lions}”")
     reader.unfold("#choice details")
-    page.get_by_label("Sentence of the story, in English").fill(POOL)
+    text = "The dog sleeps."
+    page.get_by_label("Sentence of the story, in English").fill(text)
     page.keyboard.press("Enter")
-    expect(line).to_contain_text(f"in the sentence “{POOL}”")
+    expect(line).to_have_text(f"You follow “The” in the sentence “{text}”")
+    tokens = api.attention(text)["source"]["tokens"]
+    expect(page.locator("label.chip")).to_have_count(len(tokens))
 
 
 def test_arrow_keys_turn_steps_after_a_fold_is_opened(reader: Reader, page: Page) -> None:
@@ -404,17 +409,6 @@ def test_token_without_a_translation_is_named(reader: Reader, page: Page, api: A
     page.keyboard.press("ArrowRight")
     for name in ("decoder", "words"):
         expect(chapter(page, name)).not_to_contain_text("stands for")
-
-
-def test_own_sentence_is_followed(reader: Reader, page: Page, api: Api) -> None:
-    opened(reader)
-    text = "The dog sleeps."
-    reader.unfold("#choice details")
-    page.get_by_label("Sentence of the story, in English").fill(text)
-    page.keyboard.press("Enter")
-    expect(page.locator(".followed")).to_have_text(f"You follow “The” in the sentence “{text}”")
-    tokens = api.attention(text)["source"]["tokens"]
-    expect(page.locator("label.chip")).to_have_count(len(tokens))
 
 
 @pytest.fixture

@@ -185,20 +185,12 @@ def test_text_that_was_replaced_comes_back(reader: Reader, page: Page, api: Api)
     expect(undo).to_be_hidden()
 
 
-def test_copy_copies_the_translation(reader: Reader, api: Api) -> None:
-    reader.read()
-    reader.button("Copy").click()
-    expect(reader.button("Copied")).to_be_visible()
-    copied = reader.page.evaluate("navigator.clipboard.readText()")
-    assert copied == api.translate(KIDS)["translatedText"]
-
-
-def test_copy_works_without_a_secure_context(reader: Reader, page: Page, api: Api) -> None:
-    """As over plain http on a local network, where there is no navigator.clipboard."""
-    page.add_init_script(
-        "window.clipboard = navigator.clipboard;"
-        "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
-    )
+@pytest.mark.parametrize("is_secure", [True, False], ids=["secure", "plain http"])
+def test_copy_copies_the_translation(reader: Reader, page: Page, api: Api, is_secure: bool) -> None:
+    """Over plain http on a local network, there is no navigator.clipboard."""
+    page.add_init_script("window.clipboard = navigator.clipboard")
+    if not is_secure:
+        page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     reader.read()
     reader.button("Copy").click()
     expect(reader.button("Copied")).to_be_visible()
@@ -279,7 +271,7 @@ def shell_words(command: str) -> list[str]:
         "-d @/etc/passwd",
     ],
 )
-def test_curl_command_repeats_the_request(
+def test_curl_command_repeats_the_request_and_is_copied_whole(
     reader: Reader, page: Page, address: str, text: str
 ) -> None:
     with page.expect_request("**/translate") as asked:
@@ -292,14 +284,10 @@ def test_curl_command_repeats_the_request(
     assert options[2] == "-d"
     assert body == posted(asked.value)
     assert body["q"] == text
-
-
-def test_curl_command_is_copied_whole(reader: Reader) -> None:
-    reader.read()
-    reader.page.locator("#translate-curl summary").click()
-    reader.page.locator("#translate-curl").get_by_role("button").click()
-    copied = reader.page.evaluate("navigator.clipboard.readText()")
-    assert copied == reader.command("translate")
+    page.locator("#translate-curl summary").click()
+    page.locator("#translate-curl").get_by_role("button").click()
+    expect(reader.button("Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == reader.command("translate")
 
 
 def test_words_that_differ_are_marked(reader: Reader, page: Page, api: Api) -> None:

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from benchmarks.bench.commands import app
 from benchmarks.bench.correctness import area_under_curve, judged, shifted
 from benchmarks.bench.fidelity import FRAMES, MAX_SPANS, is_whole, mixed_sentences
 from tests.unit.bench_server import FakeTranslator, bench, reply_bytes, served
@@ -47,7 +45,7 @@ def test_report_names_the_kinds_that_a_server_loses() -> None:
         return reply_bytes(200, json.dumps({"translatedText": found}).encode())
 
     with served(server) as url:
-        run = CliRunner().invoke(app, ["fidelity", "--url", url, "--mixed", "30", "--json"])
+        run = bench("fidelity", "--url", url, "--mixed", "30", "--json")
     assert run.exit_code == 0, run.output
     report: dict[str, Any] = json.loads(run.output)
     losing = {kind for family in report["families"] for kind in family["lost"]}

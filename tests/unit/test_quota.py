@@ -1,7 +1,6 @@
 """The quota of characters: the limit, the month, and failures."""
 
 import asyncio
-import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from service.errors import QuotaExceededError, UnavailableError
 from service.state import quota as quota_module
-from service.state.database import FILE, Database
+from service.state.database import Database
 from service.state.quota import Quota, this_month
 
 
@@ -86,16 +85,6 @@ def test_reader_does_not_wait_for_a_writer(quota: Quota) -> None:
     with other.transaction() as connection:
         connection.execute("UPDATE usage SET characters = 9")
         assert used(quota) == 3
-
-
-def test_file_has_hashes_only_and_is_closed(tmp_path: Path) -> None:
-    database = Database(str(tmp_path))
-    asyncio.run(spend(Quota(database, 9), "a", 1))
-    del database
-    with sqlite3.connect(tmp_path / FILE) as connection:
-        rows = connection.execute("SELECT account, characters FROM usage").fetchall()
-    connection.close()
-    assert rows == [("a", 1)]
 
 
 async def test_cancelled_request_is_not_charged(

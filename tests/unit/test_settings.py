@@ -37,6 +37,7 @@ def test_defaults_serve_the_built_in_models_to_this_machine() -> None:
         ("REGARD_REQUEST_TIMEOUT_SECONDS", "0.5", "request_timeout_seconds", 0.5),
         ("regard_workers", "3", "workers", 3),
         ("REGARD_MAX_BEAM_SIZE", "64", "max_beam_size", 64),
+        *(("REGARD_DEVICE", name, "device", name) for name in ("cuda", "cuda:0", "cuda:12")),
     ],
 )
 def test_environment_is_read(
@@ -44,11 +45,6 @@ def test_environment_is_read(
 ) -> None:
     monkeypatch.setenv(name, text)
     assert getattr(read(), field) == value
-
-
-def test_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REGARD_PORT", "1234")
-    assert read(port=99).port == 99
 
 
 @pytest.mark.parametrize(
@@ -131,11 +127,6 @@ def test_widest_beam_has_to_fit_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> N
     assert read(max_beam_size=7).max_beam_size == 7
     monkeypatch.setenv("REGARD_MAX_ROWS", "0")
     assert read().max_beam_size == 8
-
-
-@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:12"])
-def test_device_is_one_of_those_that_models_take(device: str) -> None:
-    assert read(device=device).device == device
 
 
 def test_every_precision_of_the_model_package_is_a_dtype() -> None:
