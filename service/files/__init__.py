@@ -1,1 +1,1 @@
-"""The commands `regard translate` and `regard embed`, which send texts of files to a server."""
+"""The commands `regard translate`, `regard embed` and `regard mcp`, which use a server."""

@@ -40,7 +40,7 @@ _FIRST_WORD = re.compile(r"[^\W_]+")
 
 
 def join_indices(tokens: Sequence[Token]) -> list[Token]:
-    """Returns tokens in which each index, and what it belongs to, is one opaque token.
+    """Returns tokens in which each index and its base are one opaque token.
 
     In `theory<sup>1</sup>` the element alone becomes opaque, because the word must be translated.
     """

@@ -149,7 +149,7 @@ class Terms:
         return None
 
 
-def lacking(matches: Sequence[Match], translation: str) -> list[Match]:
+def missing_terms(matches: Sequence[Match], translation: str) -> list[Match]:
     """Returns the matches whose target terms are not in a translation, or not often enough.
 
     A word of the translation counts for one match only. The longest target terms count first.

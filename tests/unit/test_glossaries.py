@@ -13,7 +13,7 @@ from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeEr
 from service.state import glossaries as glossaries_module
 from service.state.database import Database
 from service.state.glossaries import KEPT_TERMS, Dictionary, DictionaryInfo, GlossaryStore
-from service.text.glossary import EntriesFormat, Terms, lacking, read_entries, write_tsv
+from service.text.glossary import EntriesFormat, Terms, missing_terms, read_entries, write_tsv
 
 ENPT = Dictionary("en", "pt", {"house": "mansão", "cat": "felino"})
 PTEN = Dictionary("pt", "en", {"casa": "mansion"})
@@ -336,20 +336,20 @@ def test_whole_words_are_found_the_longest_first(
 )
 def test_missing_target_terms(translation: str, expected: list[str]) -> None:
     matches = TERMS.find("the house of the cat")
-    assert [each.target for each in lacking(matches, translation)] == expected
+    assert [each.target for each in missing_terms(matches, translation)] == expected
 
 
 def test_term_is_missing_as_often_as_it_is_too_rare() -> None:
     matches = TERMS.find("a cat, a cat, a house boat")
-    missing = lacking(matches, "um felino numa casa flutuante")
+    missing = missing_terms(matches, "um felino numa casa flutuante")
     assert [each.target for each in missing] == ["felino"]
 
 
 def test_word_of_a_translation_counts_for_one_term() -> None:
     terms = Terms({"letter": "carta", "green card": "carta verde"})
     matches = terms.find("a letter and a green card")
-    assert [each.target for each in lacking(matches, "uma carta verde")] == ["carta"]
-    assert lacking(matches, "uma carta e uma carta verde") == []
+    assert [each.target for each in missing_terms(matches, "uma carta verde")] == ["carta"]
+    assert missing_terms(matches, "uma carta e uma carta verde") == []
 
 
 def test_terms_with_the_same_first_word_are_found_fast() -> None:
@@ -373,12 +373,12 @@ def test_term_with_capitals_goes_before_the_same_word_without(order: tuple[str, 
 )
 def test_target_term_with_capitals_must_have_them(translation: str, expected: list[str]) -> None:
     matches = Terms({"api": "API"}).find("our api")
-    assert [each.target for each in lacking(matches, translation)] == expected
+    assert [each.target for each in missing_terms(matches, translation)] == expected
 
 
 def test_target_term_without_capitals_may_get_them() -> None:
     matches = Terms({"house": "mansão"}).find("House prices")
-    assert lacking(matches, "Mansão") == lacking(matches, "MANSÃO") == []
+    assert missing_terms(matches, "Mansão") == missing_terms(matches, "MANSÃO") == []
 
 
 def test_term_without_letters_is_stored_and_changes_no_sentence() -> None:

@@ -44,7 +44,7 @@ from service.text.formatting import (
     with_case,
     with_ending,
 )
-from service.text.glossary import Terms, lacking, read_entries, write_tsv
+from service.text.glossary import Terms, missing_terms, read_entries, write_tsv
 from service.text.language_names import code_of
 from service.text.letters import has_letters, has_words
 from service.text.markdown_text import paragraphs, spans
@@ -216,8 +216,8 @@ def ended(text: str, _: Tokenizer) -> None:
 
 def termed(text: str, _: Tokenizer) -> None:
     found = TERMS.find(text)
-    lacking(found, text)
-    lacking(found, "x y z")
+    missing_terms(found, text)
+    missing_terms(found, "x y z")
 
 
 def listed(text: str, _: Tokenizer) -> None:

@@ -21,7 +21,7 @@ from service.tasks.threads import run_sized
 from service.tasks.translation.fidelity import load
 from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.sentences import Sentence, TranslatedText, num_chars
-from service.text.glossary import Match, Terms, capitalized, lacking
+from service.text.glossary import Match, Terms, capitalized, missing_terms
 from service.text.letters import has_words
 from service.text.protection import FIRST_MARKER, MARKER, MAX_SPANS
 from service.text.tags import Tag
@@ -102,7 +102,7 @@ def _rewritten(
     incomplete: list[_Termed] = []
     spans: dict[TranslatedText, list[str]] = defaultdict(list)
     for one in left:
-        missing = lacking(one.matches, _decoded(one.sentence))
+        missing = missing_terms(one.matches, _decoded(one.sentence))
         if missing:
             incomplete.append(one)
             matches = one.matches if is_for_all else missing
