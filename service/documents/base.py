@@ -6,12 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from service.text.encodings import decoded
-
-# Largest number of lines, tags and strings of a document that is one text. A piece takes up to 700
-# bytes of memory.
-MAX_PIECES = 500_000
-
 _SKIPPED = re.compile(rb"<(?:\w+:)?(img|image|blip|svg|math|oMath)\b", re.IGNORECASE)
 _ENDS = (".", "!", "?", "…", "。", "！", "？")  # of sentences
 # Space at which a text may be wrapped: no mark of a list, a quote, a heading or code follows.
@@ -88,30 +82,6 @@ def skipped_in(data: bytes) -> Counter[str]:
     """Counts the images and the equations of a document, which are not translated."""
     names = (found[1].lower() for found in _SKIPPED.finditer(data))
     return Counter("equations" if b"math" in name else "images" for name in names)
-
-
-def decode(
-    data: bytes, marks: str = "", declared: re.Pattern[bytes] | None = None
-) -> tuple[str, str, str]:
-    """Returns the byte order mark of a file, or "", the text of the file, and its encoding.
-
-    `marks` are the characters that begin further pieces of the document, beside its lines. The
-    group of `declared` is the name of the encoding in the document.
-    """
-    try:
-        encoding, text = decoded(data, declared)
-    except UnicodeDecodeError:
-        raise DocumentError(
-            "the encoding of the file is not known; save it with the encoding UTF-8"
-        ) from None
-    pieces = sum(map(text.count, "\n\r" + marks)) - text.count("\r\n")
-    if pieces > MAX_PIECES:
-        raise DocumentTooLargeError(
-            f"the document has {pieces} lines, tags and strings; the limit is {MAX_PIECES}. "
-            "Split it"
-        )
-    start = int(text.startswith("\ufeff"))
-    return text[:start], text[start:], encoding
 
 
 def with_breaks(lines: Sequence[str], breaks: Sequence[str]) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 
 import yaml
 
-from service.documents.base import DocumentError, Passage, PassageDocument, decode
-from service.text.code_values import is_prose
+from service.documents.base import DocumentError, Passage, PassageDocument
+from service.documents.code_values import is_prose
+from service.documents.encodings import decode
 from service.text.letters import split_margins
 from service.text.messages import without_syntax
 

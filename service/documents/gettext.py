@@ -11,8 +11,9 @@ from functools import partial
 
 from babel.messages.pofile import escape, unescape
 
-from service.documents.base import DocumentError, Passage, PassageDocument, decode
+from service.documents.base import DocumentError, Passage, PassageDocument
 from service.documents.catalogs import passage_of
+from service.documents.encodings import decode
 from service.text.letters import has_letters
 
 _STRING = r'"(?:[^"\\\r\n]++|\\.)*+"'
@@ -24,7 +25,7 @@ _FIELD = re.compile(
     r"(?=[ \t]*+(?:[\r\n]|\Z))"
 )
 _FUZZY = re.compile(r"^[ \t]*#,.*\bfuzzy\b", re.MULTILINE)
-# What a fuzzy entry loses: the flag, or its line, and the message that was translated.
+# Parts that are removed from a fuzzy entry: the flag, or its line, and the previous message.
 _LOST = re.compile(
     r"^[ \t]*#(?:, *fuzzy[ \t]*|\|[^\r\n]*)(?:\r\n?|\n)|^([ \t]*#(?:,[^\r\n]*?)?), *fuzzy\b",
     re.MULTILINE,

@@ -14,14 +14,8 @@ from functools import partial
 from html import escape
 from itertools import groupby, islice
 
-from service.documents.base import (
-    Passage,
-    PassageDocument,
-    decode,
-    skipped_in,
-    with_breaks,
-    wrap,
-)
+from service.documents.base import Passage, PassageDocument, skipped_in, with_breaks, wrap
+from service.documents.encodings import decode
 from service.documents.tagged import (
     MAX_UNITS,
     Block,
@@ -142,7 +136,7 @@ class Markup:
         return before + inside + after
 
     def tags(self, tokens: Sequence[Token]) -> tuple[str, str]:
-        """Returns what to write before and after the translation of an element."""
+        """Returns the characters around the translation of an element."""
         return tokens[0].source, tokens[-1].source
 
     def parts(self, tokens: Sequence[Token]) -> Iterator[str | Passage]:

@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from service.documents.base import Passage, PassageDocument, decode, skipped_in
+from service.documents.base import Passage, PassageDocument, skipped_in
+from service.documents.commonmark import Paragraph, paragraphs, spans
+from service.documents.encodings import decode
 from service.documents.html import Markup, attributes_of
 from service.text.attributes import VALUE
 from service.text.entities import unescaped
 from service.text.html_text import tokens_of
 from service.text.letters import split_margins
-from service.text.markdown_text import Paragraph, paragraphs, spans
 from service.text.markup import Kind, Token
 
 _FRONT_MATTER = re.compile(

@@ -18,6 +18,7 @@ from itertools import chain, groupby, islice
 from lxml import etree
 
 from service.documents.base import DocumentError
+from service.documents.code_values import as_compared, constants, is_prose
 from service.documents.inline import SPACE, attribute_block, insert, reader_of
 from service.documents.tagged import (
     MAX_UNITS,
@@ -39,7 +40,6 @@ from service.documents.xml_files import (
     XmlParser,
     read_archive,
 )
-from service.text.code_values import as_compared, constants, is_prose
 
 # Files with texts, by the application. Those of the first names come first.
 _PARTS = {

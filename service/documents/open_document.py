@@ -7,10 +7,10 @@ from itertools import chain
 from lxml import etree
 
 from service.documents.base import DocumentError
+from service.documents.code_values import as_compared, constants, is_prose
 from service.documents.inline import BlockReader, Role
 from service.documents.tagged import Element, local_name
 from service.documents.xml_files import ArchiveDocument, XmlDocument, read_archive
-from service.text.code_values import as_compared, constants, is_prose
 
 TYPE = b"application/vnd.oasis.opendocument."
 _PARTS = re.compile(r"content\.xml|styles\.xml|meta\.xml|Object \d+/content\.xml")  # charts too

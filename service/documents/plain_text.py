@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from service.documents.base import Passage, PassageDocument, decode, with_breaks, wrap
+from service.documents.base import Passage, PassageDocument, with_breaks, wrap
+from service.documents.encodings import decode
 from service.text.letters import UNSPACED, has_letters, split_margins
 
 # Smallest length, in characters, of the longest line of a wrapped paragraph. A paragraph whose

@@ -9,12 +9,12 @@ from lxml import etree
 
 from service.documents.base import DocumentError
 from service.documents.catalogs import unescaped
+from service.documents.code_values import is_prose
 from service.documents.html import with_markup
 from service.documents.inline import BlockReader, Role
 from service.documents.tagged import Block, Element, Node, TaggedText, local_name, words_of
 from service.documents.xliff import read_xliff
 from service.documents.xml_files import XmlDocument, XmlParser
-from service.text.code_values import is_prose
 
 _SPACES = re.compile(r"\s+")
 _QUOTE = re.compile(r'(?<!\\)"')

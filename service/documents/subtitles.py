@@ -8,7 +8,8 @@ because each part must stay with its timing. Tags, and codes in braces, move wit
 import re
 from collections.abc import Iterator
 
-from service.documents.base import DocumentError, Passage, PassageDocument, decode
+from service.documents.base import DocumentError, Passage, PassageDocument
+from service.documents.encodings import decode
 from service.documents.html import Markup
 from service.text.html_text import Piece, pieces, tokens_of
 from service.text.letters import LINE

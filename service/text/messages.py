@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeGuard
 
+from service.text.html_text import VOID
+
 PLURALS = frozenset(("plural", "selectordinal"))
 CATEGORIES = frozenset(("zero", "one", "two", "few", "many", "other"))
 
@@ -68,7 +70,6 @@ _TAG_NAME = re.compile(r"(?:<|&lt;)(/?)([\w.:-]+)")
 _XML_TAG = re.compile(  # no two attributes have the same name
     r"""</?[A-Za-z][\w.-]*+(?:\s+([A-Za-z][\w.-]*+)="[^"<>&]*"(?![^<>]*\s\1=))*+\s*+/?>""", re.ASCII
 )
-_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 # Characters around the content of a quote in a text to escape. No message contains them.
@@ -208,7 +209,7 @@ def tag_name(tag: str, is_markup: bool) -> str:
     if found is None:
         return "/"  # a comment
     name = found[2].lower() if is_markup else found[2]
-    is_single = tag.endswith(("/>", "/&gt;")) or (is_markup and name in _VOID)
+    is_single = tag.endswith(("/>", "/&gt;")) or (is_markup and name in VOID)
     return found[1] + name + "/" * is_single
 
 

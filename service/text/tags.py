@@ -18,8 +18,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from model.tokenization.tokenizer import Span
-from service.text.letters import UNSPACED_LETTER, has_words
+from service.text.letters import UNSPACED_LETTER, Span, has_words
 from service.text.markup import Kind, MarkupText
 from service.text.protection import MARKER
 from service.text.segmentation import Segments

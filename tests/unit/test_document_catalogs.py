@@ -12,7 +12,7 @@ import yaml
 from service.documents.base import DocumentError
 from service.documents.formats import read_document
 from service.documents.gettext import read_po
-from service.text.code_values import is_prose
+from service.documents.code_values import is_prose
 from tests.archives import upper
 
 

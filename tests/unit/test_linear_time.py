@@ -22,6 +22,11 @@ import pytest
 import service.text
 from model.sequence import Hypothesis
 from model.tokenization.tokenizer import Tokenizer
+from service.documents.base import DocumentError
+from service.documents.code_values import as_compared, constants, is_prose
+from service.documents.commonmark import paragraphs, spans
+from service.documents.encodings import decode
+from service.documents.formats import read_document
 from service.errors import InvalidRequestError
 from service.models.catalog import Catalog
 from service.tasks.translation.guards import Reading, rejecting
@@ -32,8 +37,6 @@ from service.text.attributes import values_in
 from service.text.carriage import VARIANTS, carry, split_at_markers, trim
 from service.text.characters import cleaned, origins
 from service.text.chunking import chunk_sentences
-from service.text.code_values import as_compared, constants, is_prose
-from service.text.encodings import decoded
 from service.text.entities import named_entities
 from service.text.formatting import (
     formatted,
@@ -47,7 +50,6 @@ from service.text.formatting import (
 from service.text.glossary import Terms, missing_terms, read_entries, write_tsv
 from service.text.language_names import code_of
 from service.text.letters import has_letters, has_words
-from service.text.markdown_text import paragraphs, spans
 from service.text.markup import MarkupText, Token, protect_markup
 from service.text.messages import read_message, without_syntax
 from service.text.protection import protect
@@ -262,12 +264,16 @@ def in_markdown(text: str, _: Tokenizer) -> None:
 
 
 def in_files(text: str, _: Tokenizer) -> None:
+    cue = f"1\n00:00:01,000 --> 00:00:02,000\n{text}".encode("utf-8", "replace")
+    for name in ("a.txt", "a.html", "a.srt"):
+        document = read_document(name, cue)
+        document.write([f"{each} <b>x" for each in document.texts()], "")
     is_prose(text, "key")
     as_compared(text)
     list(constants(text))
-    decoded(text.encode("utf-8", "replace"))
-    with suppress(UnicodeError):
-        decoded(b"\xe9\x9d" + text.encode("cp1252", "replace"))
+    decode(text.encode("utf-8", "replace"))
+    with suppress(DocumentError):
+        decode(b"\xe9\x9d" + text.encode("cp1252", "replace"))
 
 
 USES: tuple[Callable[[str, Tokenizer], None], ...] = (
