@@ -2,8 +2,8 @@
 
 import binascii
 import importlib.util
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, NamedTuple
 
@@ -71,8 +71,9 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
     Row i of the output belongs to line i; a blank line gets zeros. Without --url, the command
     starts a server of its own. An existing output is replaced when all vectors are complete.
     """
-    options = {"model": model, "prompt_name": prompt, "dimensions": dimensions}
-    fields = {name: value for name, value in options.items() if value is not None}
+    named = {"model": model, "prompt_name": prompt, "dimensions": dimensions}
+    given = {name: value for name, value in named.items() if value is not None}
+    options = {**given, "truncate": is_truncated}
     with errors_shown(f"interrupted; {output} was not written"):
         file_type = vector_file_type(output)
         is_file = source != STANDARD_INPUT and Path(source).is_file()  # counting empties a pipe
@@ -84,8 +85,11 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
         ):
             lines = (line.rstrip("\r\n") for line in read_lines(file))
             vectors = file_type(written)
-            embedder = LineEmbedder(client, is_normalized, {**fields, "truncate": is_truncated})
-            num_lines, num_truncated = _write_rows(embedder.embed(lines), vectors, source, total)
+            # Only the request of a blank file has no text.
+            batches = (each for each in in_requests(lines) if any(map(str.strip, each)))
+            work = partial(_embed, client=client, is_normalized=is_normalized, options=options)
+            embedded = client.in_order(work, batches)
+            num_lines, num_truncated = _write_rows(embedded, vectors, source, total)
             vectors.finish()
         report = f"{source} -> {output}: {num_lines} lines"
         if num_truncated:
@@ -99,46 +103,34 @@ class EmbeddedLines(NamedTuple):
 
     lines: Sequence[str]
     vectors: Vectors
-    num_truncated: int = 0
+    num_truncated: int
 
 
-@dataclass(frozen=True, slots=True)
-class LineEmbedder:
+def _embed(
+    lines: Sequence[str], client: Client, is_normalized: bool, options: Mapping[str, Any]
+) -> EmbeddedLines:
     """Embeds lines by `POST /v1/embeddings`, or by `POST /embed` for unscaled vectors.
 
     The first route can return vectors in base64, which server and client convert quickly.
     """
-
-    client: Client
-    is_normalized: bool
-    fields: Mapping[str, Any]
-
-    def embed(self, lines: Iterable[str]) -> Iterator[EmbeddedLines]:
-        # Only the request of a blank file has no text.
-        requests = (each for each in in_requests(lines) if any(map(str.strip, each)))
-        return self.client.in_order(self._embed, requests)
-
-    def _embed(self, lines: Sequence[str]) -> EmbeddedLines:
-        places = [number for number, line in enumerate(lines) if line.strip()]
-        texts = [lines[number] for number in places]
-        try:
-            if self.is_normalized:
-                fields = {"input": texts, "encoding_format": "base64", **self.fields}
-                reply = self.client.send("/v1/embeddings", fields)
-                data = [binascii.a2b_base64(each["embedding"]) for each in reply.value["data"]]
-                vectors = np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1)
-            else:
-                fields = {"inputs": texts, "normalize": False, **self.fields}
-                reply = self.client.send("/embed", fields)
-                vectors = np.array(reply.value, np.float32)
-            rows = np.zeros((len(lines), vectors.shape[1]), np.float32)
-            rows[places] = vectors.reshape(len(texts), -1)  # fails for another number
-            return EmbeddedLines(lines, rows, int(reply.headers.get(TRUNCATED_HEADER, 0)))
-        except (LookupError, TypeError, ValueError):
-            raise ServerError(
-                f"{self.client.url} did not answer with one vector for each text; is it a Regard "
-                "server?"
-            ) from None
+    places = [number for number, line in enumerate(lines) if line.strip()]
+    texts = [lines[number] for number in places]
+    try:
+        if is_normalized:
+            fields = {"input": texts, "encoding_format": "base64", **options}
+            reply = client.send("/v1/embeddings", fields)
+            data = [binascii.a2b_base64(each["embedding"]) for each in reply.value["data"]]
+            vectors = np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1)
+        else:
+            reply = client.send("/embed", {"inputs": texts, "normalize": False, **options})
+            vectors = np.array(reply.value, np.float32)
+        rows = np.zeros((len(lines), vectors.shape[1]), np.float32)
+        rows[places] = vectors.reshape(len(texts), -1)  # fails for another number
+        return EmbeddedLines(lines, rows, int(reply.headers.get(TRUNCATED_HEADER, 0)))
+    except (LookupError, TypeError, ValueError):
+        raise ServerError(
+            f"{client.url} did not answer with one vector for each text; is it a Regard server?"
+        ) from None
 
 
 def _write_rows(
