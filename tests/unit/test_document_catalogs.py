@@ -9,10 +9,9 @@ from html import escape, unescape
 import pytest
 import yaml
 
-from service.documents.base import DocumentError
+from service.documents.code_values import is_prose
 from service.documents.formats import read_document
 from service.documents.gettext import read_po
-from service.documents.code_values import is_prose
 from tests.archives import upper
 
 
@@ -47,11 +46,6 @@ def test_values_that_are_code_stay(value: str) -> None:
 @pytest.mark.parametrize("value", PROSE)
 def test_values_that_are_prose_are_translated(value: str) -> None:
     assert is_prose(value)
-
-
-def test_key_of_a_value_that_is_code() -> None:
-    text = '{"icon": "home", "className": "wide", "Icon": "Icon", "color": "Red", "name": "home"}'
-    assert read_document("a.json", text.encode()).texts() == ["Icon", "Red", "home"]
 
 
 FUZZY = """msgid ""
@@ -113,6 +107,7 @@ ESCAPES = [
     ("a.strings", '"k" = %s;\n', '"Say \\"hi\\"\\n"', '"SAY \\"HI\\"\\n"'),
     ("a.strings", "k.x=%s;\n", '"%@ of \\U00e9"', '"%@ OF É"'),
     ("a.arb", '{"k": %s}', '"Hi {name}"', '"HI {NAME}"'),
+    ("a.json", '{"\u00e9": %s}', '"caf\\u00e9 \\"b\\""', '"CAF\\u00c9 \\"B\\""'),
     ("a.yml", "en:\n  k: %s\n", "'It''s so'", "'IT''S SO'"),
     ("a.yml", "en:\n  k: %s\n", '"a \\"b\\" c"', '"A \\"B\\" C"'),
     ("a.yml", "en:\n  k: %s\n", "|\n    One\n    two\n\n", "|\n    ONE\n    TWO\n\n"),
@@ -137,12 +132,19 @@ def test_any_translation_is_a_text_of_yaml(value: str) -> None:
         assert read["en"]["l"] == [value]
 
 
-def test_languages_of_catalogues_are_named() -> None:
-    assert (
-        rewrite("a.yml", "# a\n---\nen:\n  k: Hi\n", str, "pt-BR") == "# a\n---\npt-BR:\n  k: Hi\n"
-    )
-    assert rewrite("a.yml", "title: Hi\n", str, "pt") == "title: Hi\n"
-    assert rewrite("a.arb", '{"@@locale": "en"}', str, "pt-BR") == '{"@@locale": "pt_BR"}'
+@pytest.mark.parametrize(
+    ("name", "text", "language", "written"),
+    [
+        ("a.yml", "# a\n---\nen:\n  k: Hi\n", "pt-BR", "# a\n---\npt-BR:\n  k: Hi\n"),
+        ("a.yml", "title: Hi\n", "pt", "title: Hi\n"),
+        ("a.arb", '{"@@locale": "en"}', "pt-BR", '{"@@locale": "pt_BR"}'),
+        ("a.po", 'msgid ""\nmsgstr ""\n"Language: en\\n"\n', "pt-BR",
+         'msgid ""\nmsgstr ""\n"Language: pt_BR\\n"\n'),
+        ("a.html", "<html lang='en'>Hi", "pt", "<html lang='pt'>Hi"),
+    ],
+)  # fmt: skip
+def test_languages_are_named(name: str, text: str, language: str, written: str) -> None:
+    assert rewrite(name, text, str, language) == written
 
 
 def test_escapes_of_android() -> None:
@@ -157,29 +159,6 @@ def test_escapes_of_android() -> None:
         document = read_document("strings.xml", (page % source).encode())
         assert document.texts() == [text]
         assert page % written in document.write([reply], "").decode()
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("a.yml", "a: [b"),
-        ("a.arb", "{"),
-        ("a.strings", "hello"),
-        ("a.properties", "# a\n"),
-        ("a.xml", "<html/>"),
-        ("a.resx", "<a"),
-        ("a.ass", "Dialogue: 0,a"),
-        ("a.pdf", "%PDF-1.4"),
-    ],
-)
-def test_damaged_catalogues_are_refused(name: str, text: str) -> None:
-    with pytest.raises(DocumentError):
-        read_document(name, text.encode())
-
-
-def test_string_of_android_without_a_name() -> None:
-    page = b"<resources><string>Hello</string></resources>"
-    assert read_document("a.xml", page).texts() == ["Hello"]
 
 
 def test_alias_of_yaml_is_not_expanded() -> None:

@@ -78,7 +78,7 @@ def test_wrong_declaration_is_no_harm(name: str) -> None:
     assert rewrite("a.html", page.encode(), "Hello", "é").decode() == page.replace("Hello", "é")
 
 
-def test_characters_that_an_encoding_lacks() -> None:
+def test_characters_outside_of_an_encoding() -> None:
     page = "<meta charset=windows-1252><p>Olá</p>".encode("cp1252")
     assert b"<p>&#1044;&#1086;&#1084;" in rewrite("a.html", page, "Olá", "Дом")
     subtitles = (CUE + TEXTS["cp1252"]).encode("cp1252")

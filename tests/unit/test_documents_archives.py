@@ -180,14 +180,6 @@ def test_first_file_of_an_archive_stays_uncompressed() -> None:
         assert (first.filename, first.compress_type) == ("mimetype", 0)
 
 
-def test_word_runs_keep_their_formatting() -> None:
-    document = members(rewrite("a.docx", upper))["word/document.xml"].decode()
-    assert document.index("THE CAT ") < document.index("<w:b/>") < document.index("SAT")
-    assert '<w:t xml:space="preserve"> HERE.</w:t>' in document
-    assert "PAGE" in document
-    assert "12" in document
-
-
 def test_text_boxes_are_read_once() -> None:
     box = f"<w:txbxContent><w:p>{run('Inside')}</w:p></w:txbxContent>"
     data = docx(f"<w:p>{run('Before')}<w:r><w:pict>{box}</w:pict></w:r>{run('after')}</w:p>")
@@ -240,31 +232,55 @@ def test_every_cut_file_is_refused_or_read(name: str) -> None:
 
 
 @archives
-def test_changed_bytes_never_fail_in_another_way(name: str) -> None:
-    data = FILES[name][0]
-    for place in range(0, len(data), 31):
-        broken = data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :]
-        try:
-            document = read_document(name, broken)
-            document.write(document.texts(), "pt")
-        except DocumentError:
-            pass
-
-
-@archives
 def test_archives_of_another_format_are_refused(name: str) -> None:
     with pytest.raises(DocumentError, match="another format"):
         read_document(name, archive({"a.txt": "text"}))
 
 
-def test_entities_are_refused() -> None:
-    bomb = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'
-    for text in (bomb, '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>'):
-        data = f'{text}<xliff version="1.2"><source>&a;</source></xliff>'
-        with pytest.raises(DocumentError, match="entities"):
-            read_document("a.xlf", data.encode())
-    with pytest.raises(DocumentError, match="DOCTYPE"):
-        read_document("a.docx", archive({"word/document.xml": "<!DOCTYPE a><a/>"}))
+def encrypted(data: bytes) -> bytes:
+    """Returns an archive whose files have the flag of encryption."""
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        head, *parts = data.split(signature)
+        place = offset - len(signature)
+        flagged = [part[:place] + bytes([part[place] | 1]) + part[place + 1 :] for part in parts]
+        data = signature.join([head, *flagged])
+    return data
+
+
+XLIFF_OF_ENTITIES = '<!DOCTYPE x [{}]><xliff version="1.2"><source>&a;</source></xliff>'
+REFUSED = {
+    "entities that grow": (
+        *("a.xlf", XLIFF_OF_ENTITIES.format('<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">').encode()),
+        "entities",
+    ),
+    "an entity in a file": (
+        *("a.xlf", XLIFF_OF_ENTITIES.format('<!ENTITY a SYSTEM "file:///etc/passwd">').encode()),
+        "entities",
+    ),
+    "DOCTYPE": ("a.docx", archive({"word/document.xml": "<!DOCTYPE a><a/>"}), "DOCTYPE"),
+    "encryption": ("a.docx", encrypted(DOCX), "encrypted; remove its password"),
+    "an old format": (
+        *("a.docx", limits.OLD_FORMAT + bytes(512)),
+        r"encrypted or of an old format such as \.doc",
+    ),
+    "protection by Adobe": (
+        *("a.epub", archive(members(EPUB) | {"META-INF/rights.xml": b"<rights/>"})),
+        "copy protection",
+    ),
+    "protection by Readium": (
+        *("a.epub", archive(members(EPUB) | {"META-INF/license.lcpl": b"<rights/>"})),
+        "copy protection",
+    ),
+    "a missing mimetype": ("a.odt", archive({"content.xml": "<style/>"}), "another format"),
+    "deep nesting": ("a.docx", docx("<w:p>" * 30_000 + "</w:p>" * 30_000), "not well-formed"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_documents_are_refused_with_a_reason(kind: str) -> None:
+    name, data, reason = REFUSED[kind]
+    with pytest.raises(DocumentError, match=reason):
+        read_document(name, data)
 
 
 def test_archive_that_unpacks_to_very_much_is_refused() -> None:
@@ -272,16 +288,6 @@ def test_archive_that_unpacks_to_very_much_is_refused() -> None:
     assert len(bomb) < 100_000
     with pytest.raises(DocumentTooLargeError, match="after unpacking"):
         read_document("a.docx", bomb)
-
-
-def test_archive_whose_header_lies_is_refused() -> None:
-    """The sizes in the header are made small; the real content is over the limit."""
-    size = limits.FREE_BYTES + 1
-    bomb = archive({"word/document.xml": bytes(size)})
-    lying = bomb.replace(struct.pack("<I", size), struct.pack("<I", 100))
-    assert lying != bomb
-    with pytest.raises(DocumentError):
-        read_document("a.docx", lying)
 
 
 def parts(content: str, encoding: str, others: int = 2) -> bytes:
@@ -354,8 +360,6 @@ def test_elements_in_odd_places_do_no_harm() -> None:
     )
     document = read_document("a.docx", docx(f"<w:p>{field}{run('one')}</w:p>"))
     assert any("one" in text for text in document.texts())
-    with pytest.raises(DocumentError):
-        read_document("a.odt", archive({"content.xml": "<style/>"}))
 
 
 @pytest.mark.parametrize("name", ["word/document.xml", "word/media/image1.png"])
@@ -395,30 +399,8 @@ def test_false_sizes_do_no_harm() -> None:
                 read_document("a.docx", bytes(data))
 
 
-def test_encrypted_archive_is_refused() -> None:
-    data = bytearray(DOCX)
-    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        place = data.find(signature)
-        while place >= 0:
-            data[place + offset] |= 1
-            place = data.find(signature, place + 1)
-    with pytest.raises(DocumentError, match="encrypted"):
-        read_document("a.docx", bytes(data))
-
-
-@pytest.mark.parametrize("name", ["rights.xml", "license.lcpl"])
-def test_copy_protected_book_is_refused(name: str) -> None:
-    files = members(EPUB) | {f"META-INF/{name}": b"<rights/>"}
-    with pytest.raises(DocumentError, match="copy protection"):
-        read_document("a.epub", archive(files))
-
-
-def test_deep_documents_are_read_or_refused() -> None:
-    depth = 30_000
-    body = "<w:p>" * depth + "</w:p>" * depth
-    with pytest.raises(DocumentError, match="not well-formed"):
-        read_document("a.docx", docx(body))
+def test_deep_pages_are_read() -> None:
     for tags in (b"<b>", b"</b><i>", b"<!", b"<a ", b"</", b"<html ", b"<!--"):
-        page = tags * depth
+        page = tags * 30_000
         document = read_document("a.html", page)
         assert document.write(document.texts(), "") == page

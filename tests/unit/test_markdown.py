@@ -151,7 +151,7 @@ def test_translation_has_no_marks_of_its_own(reply: str) -> None:
     assert re.findall("<t[hd]>(.*?)</t", table) == ["a|a", "b|b", "c|c", "T|Text"]
 
 
-README = ["openai", "deepl", "orjson", "torch", "fastapi", "langsmith", "pydantic"]
+README = ["openai", "deepl", "orjson", "fastapi"]
 
 
 @pytest.mark.parametrize("name", README)
