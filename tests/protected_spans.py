@@ -166,7 +166,7 @@ TRANSLATED: dict[str, tuple[str, ...]] = {
     "Android resource": ("Is it hot?and/or cold?",),
     "tag with attributes": ("If a <b and c> d, then stop.", "The <b c> and <a href> are words."),
     "tag": ("She said: <<stop>> and <<stop right there>>.", "Take <the old house> and go."),
-    "target of a link": ("[Music] [yes](maybe no) and [a] (b)", '[no](all "names" here)'),
+    "target of a link": ("[Music][Applause] [yes](maybe no) and [a] (b)", '[no](all "names" here)'),
     "name in brackets": ("[Music] [Applause] [sic] [the cat] [your name] [non-binding]",),
     "BBCode and shortcode": ("The [b] and the [list] are words.",),
     "URL": ("The data: they are new.",),

@@ -13,7 +13,6 @@ from service.text.messages import Choice, Kept, Kind, Pattern, read_message
 from service.text.xml_text import XmlRules, read_xml
 from tests.icu import (
     MESSAGES,
-    SYNTAXES,
     as_xliff,
     composer_of,
     in_capitals,
@@ -310,19 +309,6 @@ def test_message_in_the_same_language_shows_the_same(text: str) -> None:
     found = parsed(translated(message, same))
     assert structure(found.root) == structure(message.root)
     assert readings(found.root) == readings(message.root)
-
-
-@pytest.mark.parametrize("suffix", SYNTAXES)
-def test_messages_in_documents_are_translated(suffix: str) -> None:
-    write, read = SYNTAXES[suffix]
-    document = read_document(f"a{suffix}", write(MESSAGES).encode())
-    messages = [read_message(text, document.is_html) for text in document.texts()]
-    found = [translated(message, in_capitals) for message in messages if message]
-    again = read(document.write(found, "pt"))
-    assert len(again) == len(MESSAGES)
-    for before, after in zip(map(parsed, MESSAGES), map(parsed, again), strict=True):
-        assert structure(after.root) == structure(before.root)
-        assert all(text.isupper() for text in texts(after.root))
 
 
 def test_inline_elements_of_xliff_stay_in_their_branches() -> None:

@@ -119,25 +119,20 @@ def test_sentences_are_not_title_case(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("language", "text", "expected"),
     [
-        ("DELETE ALL FILES", "Delete all files"),
-        ("USB PORT", "USB port"),
-        ("¡ÁGUA!", "¡Água!"),
-        ("3 FILES", "3 Files"),
-        ("OK", "OK"),
+        ("en", "DELETE ALL FILES", "Delete all files"),
+        ("en", "USB PORT", "USB port"),
+        ("en", "¡ÁGUA!", "¡Água!"),
+        ("en", "3 FILES", "3 Files"),
+        ("en", "OK", "OK"),
+        ("tr", "KADIN", "Kadın"),
+        ("tr", "İYİ GÜNLER", "İyi günler"),
+        ("tr", "USB GİRİŞİ", "USB girişi"),
     ],
 )
-def test_model_gets_sentence_case(text: str, expected: str) -> None:
-    assert sentence_case(text, "en", lambda word: word == "USB") == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("KADIN", "Kadın"), ("İYİ GÜNLER", "İyi günler"), ("USB GİRİŞİ", "USB girişi")],
-)
-def test_model_gets_the_i_of_the_language(text: str, expected: str) -> None:
-    assert sentence_case(text, "tr", lambda word: word == "USB") == expected
+def test_model_gets_sentence_case(language: str, text: str, expected: str) -> None:
+    assert sentence_case(text, language, lambda word: word == "USB") == expected
 
 
 @pytest.mark.parametrize(
@@ -219,9 +214,18 @@ def test_languages_have_rules_of_their_own(
         ("in 323 BCE.", "em 323 a.C..", "em 323 a.C."),
         ("(It slept.)", "(Dormiu)", "(Dormiu.)"),
         ("[See below]", "（見る。）", "（見る）"),
+        # The marks are those of the script.
+        ("Hello.", "你好", "你好。"),
+        ("Hello?", "こんにちは", "こんにちは？"),
+        ("Hello?", "مرحبا", "مرحبا؟"),
+        ("Hello.", "नमस्ते", "नमस्ते।"),
+        ("Hello.", "สวัสดี", "สวัสดี"),
+        ("Hello?", "Γεια", "Γεια;"),
+        ("你好！", "Olá", "Olá!"),
+        ("Hello!", "\U000f0000", "\U000f0000!"),
     ],
 )
-def test_ending_is_replaced(source: str, translation: str, expected: str) -> None:
+def test_ending_is_that_of_the_source(source: str, translation: str, expected: str) -> None:
     assert with_ending(source, translation) == expected
 
 
@@ -247,23 +251,6 @@ def test_ending_is_replaced(source: str, translation: str, expected: str) -> Non
 )
 def test_ending_stays(source: str, translation: str) -> None:
     assert with_ending(source, translation) == translation
-
-
-@pytest.mark.parametrize(
-    ("source", "translation", "expected"),
-    [
-        ("Hello.", "你好", "你好。"),
-        ("Hello?", "こんにちは", "こんにちは？"),
-        ("Hello?", "مرحبا", "مرحبا؟"),
-        ("Hello.", "नमस्ते", "नमस्ते।"),
-        ("Hello.", "สวัสดี", "สวัสดี"),
-        ("Hello?", "Γεια", "Γεια;"),
-        ("你好！", "Olá", "Olá!"),
-        ("Hello!", "\U000f0000", "\U000f0000!"),
-    ],
-)
-def test_marks_are_those_of_the_script(source: str, translation: str, expected: str) -> None:
-    assert with_ending(source, translation) == expected
 
 
 @pytest.mark.parametrize(

@@ -18,38 +18,10 @@ unknown = unknown_characters(RARE)
 
 
 SPANS = {
-    "Hello {name}!": ["{name}"],
-    "You have {0} of {1} files.": ["{0}", "{1}"],
-    "{count, plural, one {# file} other {# files}} left": [
-        "{count, plural, one {# file} other {# files}}"
-    ],
-    "Delete %s?": ["%s"],
-    "%(name)s sent %1$d files": ["%(name)s", "%1$d"],
-    "It costs 50% less, and 100% of it.": [],
-    "Read $y and ${home}.": ["$y", "${home}"],
-    "It costs $5.": [],
-    'Click <x id="1"/> here <b>now</b>.': ['<x id="1"/>', "<b>", "</b>"],
-    "See https://example.com/a?b=c, please.": ["https://example.com/a?b=c"],
-    "Write to ann.o-b@example.co.uk.": ["ann.o-b@example.co.uk"],
-    "Run `make test` now": ["`make test`"],
-    "[X7X] and [1]": ["[X7X]", "[1]"],
-    "The field max_size is set.": ["max_size"],
     "If it < them, I <3 you": ["<", "<3"],
     "President Erdoğan paid €50 🎉👍🏽": ["Erdoğan", "€50", "🎉👍🏽"],
-    "Say &nbsp; twice": ["&nbsp;"],
-    "At 25 °C, open C:\\temp with #tag or @user": ["25 °C", "C:\\temp", "#tag", "@user"],
-    "A lone % sign, but 5 % and 5% stay": ["%"],
-    "Read the [guide](docs/first-steps.md) and ![a house](house.png)": [
-        "(docs/first-steps.md)",
-        "(house.png)",
-    ],
-    'The [house](images/house.png "A house") of [a friend][friend]': [
-        "(images/house.png",
-        "[friend]",
-    ],
-    'The [river](river_(north)), [yes](maybe no) [no](all "names" here)': ["(river_(north))"],
-    "[Music][Applause] [x](a 'title')": ["(a"],
-    "A note[1](see below) and [a] (b)": ["[1]"],
+    "See https://example.com/a?b=c, please.": ["https://example.com/a?b=c"],
+    "A note[1](see below)": ["[1]"],
     "An ordinary sentence, with: punctuation (and more) - it's fine.": [],
 }
 
@@ -62,13 +34,8 @@ def test_spans_are_found(text: str) -> None:
     assert len(MARKER.findall(found.text)) == len(found.spans)
 
 
-@pytest.mark.parametrize("digits", ["1" * 5000, "1a" * 2500])
-def test_very_long_value_is_one_span(digits: str) -> None:
-    assert protect(f"The id {digits} is new.").spans == (digits,)
-
-
-def test_trade_marks_are_protected() -> None:
-    assert protect("Acme™ glass").spans == ("™",)
+def test_very_long_value_is_one_span() -> None:
+    assert protect(f"The id {'1a' * 2500} is new.").spans == ("1a" * 2500,)
 
 
 def test_quotes_and_dashes_are_written_plainly() -> None:
@@ -84,25 +51,9 @@ def test_text_is_restored(text: str) -> None:
 
 
 FRAGMENTS = [
-    *"{}<>[]`@_#°%:/\\$&.aZ5ñ (~-",
-    *"www. mailto: x.com :// http %s ](a) ][a]".split(),
-    " :",
-    *(
-        "pip ",
-        "run b",
-        "npm ",
-        "ORDER BY",
-        "x",
-        "my",
-        "C",
-        "0xF",
-        "const",
-        "= ",
-        ";",
-        "^",
-        "!",
-        "?",
-    ),
+    *"{}<>[]`@_#°%:/\\$&.aZ5ñ (~-;^!?xC",
+    *"www. mailto: x.com :// http %s ](a) ][a] my 0xF const".split(),
+    *(" :", "pip ", "run b", "npm ", "ORDER BY", "= "),
 ]
 
 

@@ -81,23 +81,29 @@ def test_every_tag_keeps_its_place_in_the_source(text: str) -> None:
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
-def translated(source: str, target: str, pairs: Sequence[int]) -> str:
-    """Returns a translation with the tags of the source.
-
-    Args:
-        source: A sentence with tags.
-        target: Its translation without tags.
-        pairs: Index of the source word of each target word.
-    """
-    words, tags = lift(protect_markup(read_html(source)))
-    segments, inside = distribute(one_sentence(words.text), tags)
-    (sentence,) = segments.sentences
-    source_words = [match.span() for match in WORD.finditer(sentence)]
+def attention(source: str, target: str, pairs: Sequence[int]) -> WordAttention:
+    """Returns the attention of a sentence; `pairs` has the source word of each target word."""
+    source_words = [match.span() for match in WORD.finditer(source)]
     target_words = [match.span() for match in WORD.finditer(target)]
     weights = np.full((len(target_words), len(source_words)), 0.1, np.float32)
     weights[np.arange(len(pairs)), list(pairs)] = 5.0
-    attention = WordAttention(sentence, target, source_words, target_words, weights)
-    return words.restore(segments.join([insert(target, place_tags(inside.get(0, []), attention))]))
+    return WordAttention(source, target, source_words, target_words, weights)
+
+
+def translated(source: str, *translations: tuple[str, Sequence[int]]) -> str:
+    """Returns a translation with the tags of the source.
+
+    Each sentence has its translation without tags, with the `pairs` of `attention`.
+    """
+    words, tags = lift(protect_markup(read_html(source)))
+    segments, inside = distribute(split_sentences(words.text, "en"), tags)
+    found = [
+        insert(target, place_tags(inside.get(number, []), attention(sentence, target, pairs)))
+        for number, (sentence, (target, pairs)) in enumerate(
+            zip(segments.sentences, translations, strict=True)
+        )
+    ]
+    return words.restore(segments.join(found))
 
 
 MOVED = {
@@ -149,51 +155,26 @@ INNER = {
 
 @pytest.mark.parametrize("case", INNER)
 def test_tag_inside_a_word_stays_inside_a_word(case: tuple[str, str, tuple[int, ...]]) -> None:
-    assert translated(*case) == INNER[case]
+    assert translated(case[0], case[1:]) == INNER[case]
 
 
 @pytest.mark.parametrize("case", MOVED)
 def test_tags_move_with_their_words(case: tuple[str, str, tuple[int, ...]]) -> None:
-    assert translated(*case) == MOVED[case]
+    assert translated(case[0], case[1:]) == MOVED[case]
 
 
 def test_tags_that_cross_a_sentence_reach_its_ends() -> None:
-    words, tags = lift(protect_markup(read_html("x <b>one two. Three four</b> five")))
-    first, second = "x one two.", "Three four five"
-    start, end = tags
-    attention = WordAttention(
-        first,
-        "dois x um.",
-        [(0, 1), (2, 5), (6, 9), (9, 10)],
-        [(0, 4), (5, 6), (7, 9), (9, 10)],
-        np.eye(4, dtype=np.float32)[[2, 0, 1, 3]],
+    found = translated(
+        "x <b>one two. Three four</b> five",
+        ("x dois um.", (0, 2, 1, 3)),
+        ("tres quatro cinco", (0, 1, 2)),
     )
-    assert place_tags([start], attention) == [(7, start.marker)]
-    attention = WordAttention(
-        second,
-        "tres quatro cinco",
-        [(0, 5), (6, 10), (11, 15)],
-        [(0, 4), (5, 11), (12, 17)],
-        np.eye(3, dtype=np.float32),
-    )
-    inside = end.__class__(end.kind, end.marker, 10, -5)
-    assert place_tags([inside], attention) == [(11, end.marker)]
+    assert found == "x <b>dois um. tres quatro</b> cinco"
 
 
 MIXED = [
-    "a ",
-    "b ",
-    "c, ",
-    "de",
-    "fgh",
-    "D ",
-    "1 ",
-    "<b>",
-    "</b>",
-    "<i>",
-    "</i>",
-    "<img>",
-    "<!--c-->",
+    *("a ", "b ", "c, ", "de", "fgh", "D ", "1 "),
+    *("<b>", "</b>", "<i>", "</i>", "<img>", "<!--c-->"),
 ]
 
 
@@ -206,7 +187,7 @@ def test_any_attention_keeps_every_tag_and_every_word(text: str, pairs: list[int
     segments, inside = distribute(one_sentence(words.text), tags)
     count = len(WORD.findall(segments.sentences[0]))
     target = " ".join(f"w{number}" for number in range(len(pairs)))
-    found = translated(text + "end", target, [number % count for number in pairs])
+    found = translated(text + "end", (target, [number % count for number in pairs]))
     root = html.fragment_fromstring(found, create_parent="div")
     before = html.fragment_fromstring(
         words.restore(protect_markup(read_html(text)).text), create_parent="div"
