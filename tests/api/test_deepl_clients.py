@@ -101,6 +101,7 @@ def test_multilingual_glossaries(serve_live: ServeLive, tmp_path: Path) -> None:
         )
         assert str(result) == "The felino sleeps in the house."
         assert client.update_multilingual_glossary_name(glossary, "New").name == "New"
+        assert client.get_multilingual_glossary(glossary.glossary_id).name == "New"
         more = entries_of("EN", "PT", {"house": "casa"})
         changed = client.update_multilingual_glossary_dictionary(glossary, more)
         assert changed.dictionaries[0].entry_count == 2

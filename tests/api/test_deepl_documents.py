@@ -160,21 +160,6 @@ def test_wrong_upload_is_refused(
     assert_refused(upload(files, name, data, **fields), status, message)
 
 
-def test_documents_count_for_the_quota(serve: Serve, tmp_path: Path) -> None:
-    server = serve(files=True, state=str(tmp_path), api_keys="a,b", monthly_characters=30)
-    handle = Handle(server, "a.txt", TEXT, auth_key="a")
-    handle.key["auth_key"] = "a"
-    assert handle.until_over()["status"] == "done"
-    usage = server.get("/v2/usage", params={"auth_key": "a"}).json()
-    assert usage == {"character_count": 21, "character_limit": 30}
-    response = upload(server, "a.txt", TEXT, auth_key="a")
-    assert_refused(response, 456, "Quota exceeded", "21 of 30", "the request has 21")
-    form = {"source": "en", "target": "pt", "api_key": "a"}
-    response = server.post("/translate_file", files={"file": ("a.txt", TEXT)}, data=form)
-    assert (response.status_code, response.json()["error_type"]) == (403, "quota_exceeded")
-    assert upload(server, "a.txt", TEXT, auth_key="b").status_code == 200
-
-
 def test_upload_without_a_file_is_refused(files: Server) -> None:
     response = files.post("/v2/document", data={"target_lang": "PT"})
     assert_refused(response, 400, "Parameter 'file' not specified")

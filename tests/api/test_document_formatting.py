@@ -6,7 +6,7 @@ import pytest
 from lxml import etree
 
 from tests.api.servers import Server
-from tests.archives import docx, epub, members, odt, pptx, run
+from tests.archives import docx, epub, members, odt, run
 from tests.workers import until
 
 BOLD, ITALIC = "<w:b/>", "<w:i/>"
@@ -33,7 +33,6 @@ def shown(xml: bytes | str) -> list[str]:
         text = "".join(t.text or "" for t in each.iter("{*}t"))
         is_link = etree.QName(each.getparent()).localname == "hyperlink"
         marks = [name for name in "bi" if any(True for _ in each.iter(f"{{*}}{name}"))]
-        marks += ["b"] * any(rpr.get("b") == "1" for rpr in each.iter("{*}rPr"))
         marks += ["a"] * is_link + ["note"] * any(True for _ in each.iter("{*}footnoteReference"))
         found.append(":".join([*marks, text]))
     return found
@@ -64,16 +63,6 @@ def test_footnotes_and_links_of_word_documents_stay(real_server: Server) -> None
     assert found == ["Você pode ler mais no ", "a:nosso site", " todos os dias."]
 
 
-def test_formatted_words_of_slides_move(real_server: Server) -> None:
-    runs = (
-        "<a:r><a:t>She bought a </a:t></a:r>"
-        '<a:r><a:rPr b="1"/><a:t>red</a:t></a:r><a:r><a:t> car yesterday.</a:t></a:r>'
-    )
-    data = translated(real_server, "a.pptx", pptx(f"<a:p>{runs}</a:p>"))
-    found = shown(members(data)["ppt/slides/slide1.xml"])
-    assert found == ["Ela comprou um carro ", "b:vermelho", " ontem."]
-
-
 PAGE = "This is <b class=x>a <i>very</i> important</b> book. Type <code>print(1)</code> to see it."
 TARGET = "Este é <b>um livro <i>muito</i> importante</b>."
 
@@ -92,18 +81,6 @@ def test_nested_elements_of_mixed_content_move(real_server: Server) -> None:
     assert f"{span.replace('a <', 'um livro <').replace('very', 'muito')}importante" in text
     assert NOTE.replace("Read it.", "Leia-o.") in text
     assert text.index("importante") < text.index("text:note") < text.index("choveu")
-
-
-def test_elements_of_xliff_move(real_server: Server) -> None:
-    source = 'This is <g id="1">a <g id="2">very</g> important</g> book<x id="3"/>.'
-    data = (
-        '<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><file><body>'
-        f"<trans-unit><source>{source}</source></trans-unit></body></file></xliff>"
-    )
-    written = translated(real_server, "a.xlf", data).decode()
-    target = 'Este é <g id="1">um livro <g id="2">muito</g> importante</g><x id="3"/>.'
-    assert f">{target}</target>" in written
-    assert f"<source>{source}</source>" in written
 
 
 @pytest.mark.parametrize("source", ["PT", ""])

@@ -9,16 +9,13 @@ from tests import protected_spans
 from tests.api.servers import AnyServer
 
 KEPT = {
-    "Hello {name}, you have {count} new messages.": ["{name}", "{count}"],
     "If 5 < 6, then 6 > 5.": ["<"],
     "I <3 you": ["<3"],
     "{x} $y %s %(name)s": ["{x}", "$y", "%s", "%(name)s"],
-    "See https://example.com/a?b=c for details.": ["https://example.com/a?b=c"],
     "It is cold today 🎉": ["🎉"],
     "🎉🎉": ["🎉🎉"],
     "The 🐈 sat on the mat.": ["🐈"],
     "President Erdoğan paid €50 in Łódź.": ["Erdoğan", "€50", "Łódź"],
-    "Click <b>here</b> now.": ["<b>", "</b>"],
     "• first\n• second": ["•"],
 }
 

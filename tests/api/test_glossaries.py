@@ -66,32 +66,6 @@ def test_form_and_csv(server: Server) -> None:
     assert server.post("/v2/glossaries", data=form).json()["entry_count"] == 2
 
 
-def test_life_of_a_glossary_of_version_3(server: Server) -> None:
-    body = {"name": "Both", "dictionaries": [PTEN, ENPT]}
-    response = server.post("/v3/glossaries", json=body)
-    assert response.status_code == 201
-    glossary = response.json()
-    enpt = {"source_lang": "en", "target_lang": "pt", "entry_count": 2}
-    pten = {"source_lang": "pt", "target_lang": "en", "entry_count": 1}
-    assert glossary["dictionaries"] == [pten, enpt]  # in the order of the request
-    path = f"/v3/glossaries/{glossary['glossary_id']}"
-    assert server.get(path).json() == glossary
-    assert server.get("/v3/glossaries").json() == {"glossaries": [glossary]}
-    more = {"name": "New", "dictionaries": [{**PTEN, "entries": "mar\tsea"}]}
-    changed = call(server, "PATCH", path, json=more).json()
-    assert (changed["name"], changed["dictionaries"][0]["entry_count"]) == ("New", 2)
-    languages = {"source_lang": "PT", "target_lang": "EN-GB"}
-    stored = {"source_lang": "pt", "target_lang": "en", "entries_format": "tsv"}
-    assert server.get(f"{path}/entries", params=languages).json() == {
-        "dictionaries": [{**stored, "entries": "casa\tmansion\nmar\tsea"}]
-    }
-    assert call(server, "PUT", f"{path}/dictionaries", json=PTEN).json() == pten
-    assert call(server, "DELETE", f"{path}/dictionaries", params=languages).status_code == 204
-    assert server.get(path).json()["dictionaries"] == [enpt]
-    assert call(server, "DELETE", path).status_code == 204
-    assert server.get("/v3/glossaries").json() == {"glossaries": []}
-
-
 def form_of(*dictionaries: dict[str, str]) -> dict[str, str]:
     """The fields of dictionaries, as DeepL's clients for Node.js, Java and .NET send them."""
     return {

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.api.servers import Server
-from tests.api.test_deepl import translate, translations
+from tests.api.test_deepl import translations
 from tests.api.test_document_formatting import shown, translated
 from tests.archives import docx, members, odt, run
 
@@ -32,15 +32,10 @@ def plain(server: Server, text: str) -> str:
 
 INDICES = {
     "A room of 48 m<sup>3</sup> is enough.": "48 m<sup>3</sup>",
-    "There are 10<sup>6</sup> cells in it.": "10<sup>6</sup>",
-    "We drink H<sub>2</sub>O every day.": "H<sub>2</sub>O",
-    "The function log<sub>10</sub>(x) grows slowly.": "log<sub>10</sub>(x)",
     "Water has a mass of 2 × 10<sup>−26</sup> kg.": "10<sup>−26</sup>",
     "The energy is <i>E</i> = <i>mc</i><sup>2</sup> here.": "<i>mc</i><sup>2</sup>",
-    "The price of CO<sub>2</sub> rises.": "CO<sub>2</sub>",
     "The element <sup>235</sup>U is rare.": "<sup>235</sup>U",
     "The value of T<sub>max</sub> is high.": "T<sub>max</sub>",
-    "The curve y=x<sup>2</sup> is a parabola.": "y=x<sup>2</sup>",
 }
 
 
@@ -81,10 +76,7 @@ def test_vertical_alignment_keeps_its_base(real_server: Server) -> None:
 INSIDE = [
     "The un<b>happy</b> man went home.",
     "Ann<b>a</b> lives in Paris.",
-    "She has a <b>b</b>ig house.",
     "<b>O</b>nce upon a time there was a king.",
-    "The <i>inter</i>national market is open.",
-    "They talk about demo<b>cracy</b> today.",
     "The <b>im</b><i>possible</i> plan worked.",
     "We saw three cat<b>s</b> there.",
 ]
@@ -99,16 +91,9 @@ def test_tag_inside_a_word_stays_inside_a_word(real_server: Server, text: str) -
         assert re.search(r"\w</?[bi]>(?:<[bi]>)?\w", found), found
 
 
-def test_names_with_a_tag_inside_are_whole(real_server: Server) -> None:
-    assert html(real_server, INSIDE[1]).startswith("Ann<b>a</b> ")
-
-
 ADJACENT = {
     "The <x>big</x><y>red</y> house is old.": "The big red house is old.",
     "<a>Home</a><b>Help</b> are the pages.": "Home Help are the pages.",
-    "He is a <x>good</x><y>young</y> man.": "He is a good young man.",
-    "Two <i>black</i><b>cats</b> sleep here.": "Two black cats sleep here.",
-    "We met <x>on Monday</x><y>in Paris</y>.": "We met on Monday in Paris.",
     "It is a <x>new</x><y><z>yellow</z></y> car.": "It is a new yellow car.",
 }
 
@@ -131,15 +116,8 @@ def test_line_break_element_of_xml_separates_words(real_server: Server) -> None:
 ATTRIBUTES = {
     '<img alt="{}" src="a.png">': "A red house",
     '<input type="text" placeholder="{}">': "Search here",
-    '<a href="/x" title="{}">Good morning.</a>': "Find the book",
-    '<button aria-label="{}">OK</button>': "Close the window",
-    '<select><optgroup label="{}"><option>One day</option></optgroup></select>': "Two cats",
-    '<table summary="{}"><tr><td>The cat.</td></tr></table>': "The prices of the year",
     '<meta name="description" content="{}">': "The history of the city",
-    '<meta property="og:title" content="{}">': "A new day",
-    '<input type="submit" value="{}">': "Send the letter",
     'It is <b title="{}">cold</b> today.': 'The "good" &amp; the bad',
-    '<textarea placeholder="{}" rows="3"></textarea>': "Write a letter",
     '<p>Good <img alt="{}"> morning. It is cold.</p>': "Hello {name}",
 }
 
@@ -158,18 +136,12 @@ def test_attributes_that_people_read_are_translated(real_server: Server, text: s
         assert re.search(f'<{tag}[^>]*="{re.escape(expected)}"', found), found
 
 
-UNTRANSLATED = [
-    '<p translate="no"><img alt="A red house"></p>',
-    '<b class="notranslate" title="A red house">The cat</b>',
-    '<input type="text" value="A red house"><button value="A red house"></button>',
-    '<meta name="keywords" content="A red house">',
-    '<a href="/a-red-house" id="house" class="red"></a>',
-    "<notranslate>A red house</notranslate>",
-]
-
-
-@pytest.mark.parametrize("text", UNTRANSLATED)
-def test_other_attributes_and_untranslated_elements_stay(real_server: Server, text: str) -> None:
+def test_other_attributes_and_untranslated_elements_stay(real_server: Server) -> None:
+    text = (
+        '<p translate="no"><img alt="A red house"></p><meta name="keywords" content="A red house">'
+        '<b class="notranslate" title="A red house">The cat</b><a href="/a-red-house"></a>'
+        '<input type="text" value="A red house"><notranslate>A red house</notranslate>'
+    )
     assert html(real_server, text) == text
 
 
@@ -185,13 +157,8 @@ def test_translate_yes_inside_no(real_server: Server) -> None:
 
 NOT_TRANSLATED = {
     "30k€ of <notranslate>Acme Corp</notranslate> revenue": "<notranslate>Acme Corp</notranslate>",
-    "See <notranslate>The Red House</notranslate>.": "<notranslate>The Red House</notranslate>",
-    "<notranslate>Good morning</notranslate>": "<notranslate>Good morning</notranslate>",
     "<p>I like <notranslate>big <b>cats</b></notranslate>.</p>": (
         "<notranslate>big <b>cats</b></notranslate>"
-    ),
-    'Open <b><notranslate id="1">My House</notranslate></b> now.': (
-        '<notranslate id="1">My House</notranslate>'
     ),
 }
 
@@ -207,12 +174,8 @@ def test_word_behind_a_tag_has_its_case(real_server: Server) -> None:
 
 
 ENTITIES = [
-    ("<h4>&nbsp;</h4>", "<h4>&nbsp;</h4>"),
     ("<p>&nbsp;</p><p>The cat.&nbsp;</p>", "<p>&nbsp;</p><p>O gato.&nbsp;</p>"),
-    ("<p>&copy; 2024 &bull;</p>", "<p>&copy; 2024 &bull;</p>"),
-    ("<a>Good morning.</a>&nbsp;&rarr;", "<a>Bom dia.</a>&nbsp;&rarr;"),
     ("<!DOCTYPE html><html>&euro;</html>", "<!DOCTYPE html><html>&euro;</html>"),
-    ("<p>&hearts;&nbsp;Good night.</p>", "<p>&hearts;&nbsp;Boa noite.</p>"),
 ]
 
 
@@ -221,20 +184,11 @@ def test_entities_of_html_are_kept_in_xml(real_server: Server, text: str, expect
     assert xml(real_server, text) == expected
 
 
-def test_unknown_entity_is_refused(real_server: Server) -> None:
-    response = translate(real_server, "<p>&foo;</p>", tag_handling="xml")
-    assert response.status_code == 400
-    assert response.json()["detail"].startswith("undefined entity: line 1, column 3")
-
-
 SPACES = [
-    "Good morning.\n\nGood night.",
     "Good morning.\r\n\r\nGood night.",
     "  Good morning.\n\tGood night.\n",
     "<p>Good morning.\n  Good night.</p>\n\n<p>Good morning.</p>",
-    "<b>Good morning.</b>\n\n<i>Good night.</i>",
     "Good morning.   Good night.\n\n\nGood morning.",
-    "\n<div>\n\n  <p>Good morning.</p>\n</div>\n",
 ]
 
 
@@ -275,23 +229,11 @@ def test_line_break_inside_a_sentence_is_a_space_unless_lines_are_split(
 
 
 DOCUMENTS = [
-    "\n<!DOCTYPE html>\n<html>\n<p>Good morning.</p>\n</html>\n",
     "<!-- a -->\n<!DOCTYPE html>\n\n<html><p>Good morning.</p></html>\n\n",
-    "  <!DOCTYPE d SYSTEM 'd.dtd'><d>Good morning.</d>",
     "<?xml version='1.0'?>\n<!-- <!DOCTYPE x> -->\n<d>\nGood morning.\n</d>\n",
-    "\n<?xml version='1.0'?>\n<d>Good morning.</d>",
-    "\ufeff<?xml version='1.0'?><d>Good morning.</d>",
 ]
 
 
 @pytest.mark.parametrize("text", DOCUMENTS)
 def test_document_keeps_all_around_its_root(real_server: Server, text: str) -> None:
     assert xml(real_server, text) == said(text)
-
-
-def test_html_document_keeps_the_lines_around_its_tags(real_server: Server) -> None:
-    text = (
-        "\n<!DOCTYPE html>\n<html>\n<head>\n<title>Good morning.</title>\n</head>\n"
-        "<body>\n<p>Good night.</p>\n</body>\n</html>\n"
-    )
-    assert html(real_server, text) == said(text)

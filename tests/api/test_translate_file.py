@@ -39,7 +39,7 @@ from service.state.documents import Content, DocumentState, DocumentStore, Tempo
 from service.tasks import documents as translator
 from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import AnyServer, Server, assert_error
-from tests.archives import A, archive, bytes_of, content_of, docx, members, run
+from tests.archives import A, archive, bytes_of, content_of, docx, run
 from tests.workers import LIMIT_SECONDS, Script, until
 
 SLOW = "<p>a <b>b</b>" * 150_000
@@ -105,15 +105,6 @@ def test_full_disk_is_told(
     assert_error(send(files, "a.txt", "Hello there."), UnavailableError, "no space left", "TMPDIR")
     monkeypatch.undo()
     assert fetch(files, send(files, "a.txt", "Hello there.")).text == "Hello there."
-
-
-def test_word_document_keeps_its_other_parts(files: Server) -> None:
-    data = docx(f"<w:p>{run('Hello there.', '<w:b/>')}</w:p>")
-    content = fetch(files, send(files, "a.docx", data)).content
-    assert members(content).keys() == members(data).keys()
-    assert members(content)["word/media/image1.png"] == members(data)["word/media/image1.png"]
-    (body,) = re.findall(rb"<w:body>.*</w:body>", members(data)["word/document.xml"])
-    assert body in members(content)["word/document.xml"]
 
 
 def test_language_is_detected_once_for_the_document(files: Server) -> None:
@@ -341,13 +332,15 @@ def test_process_removes_documents_of_one_that_has_ended(
     until(lambda: not [*documents.store.folder.iterdir()])
 
 
-def test_folder_of_the_documents_ends_with_the_server(serve: Serve) -> None:
+def test_folder_and_process_of_the_documents_end_with_the_server(serve: Serve) -> None:
     server = serve(files=True)
-    documents = server.documents
-    folder = documents.store.folder
+    folder = server.documents.store.folder
     assert folder.stat().st_mode & 0o777 == 0o700
     send(server, "a.txt", "Hi.")
+    reader = server.documents.reader.process
+    assert reader is not None
     server.run(server.opened.aclose())
+    assert reader.child.returncode is not None
     assert not folder.exists()
 
 
