@@ -98,8 +98,8 @@ FLOOR_SECONDS = 0.02
 MAX_RATIO = 30
 """Largest ratio of the CPU times for texts of LONG and SHORT characters: 8 is linear, 64 square."""
 
-NOT_CALLED = {"base_language", "is_untranslated", "compiled", "known_locale", "text_direction"}
-"""Functions that read a list of words, a language's code or name, attributes, or tables."""
+NOT_CALLED = {"base_language", "compiled", "known_locale", "text_direction"}
+"""Functions that read a list of words, the code or the name of a language, or tables."""
 
 
 def carried(text: str, _: Tokenizer) -> None:
