@@ -145,15 +145,13 @@ class RequestMiddleware:
                     await response.send_whole(found, context.connection)
                 else:  # a stream
                     await found(scope, receive, response)
-        except errors.ServiceError as error:
-            await response.fail(error)
         except ClientDisconnect:  # the client disconnected before the end of the response
             context.outcome = "cancelled"
         except asyncio.CancelledError:  # the server stops and cancels the request
             await response.fail(errors.stopping())
             raise
         except Exception as error:
-            await response.fail(internal(error, context))
+            await response.fail(failure_of(error, context))
         finally:
             self._end(scope, context, response.status or CLIENT_GONE, span)
 
@@ -313,8 +311,10 @@ def error_response(
     return JSONResponse(body, status, headers)
 
 
-def internal(error: Exception, context: RequestContext) -> errors.ServiceError:
-    """Logs an error that is not of the request, and returns the one that its client gets."""
+def failure_of(error: Exception, context: RequestContext) -> errors.ServiceError:
+    """Returns the error that the client gets. An error that is not of the request is logged."""
+    if isinstance(error, errors.ServiceError):
+        return error
     logger.error(
         "request %s failed: %s",
         context.request_id,

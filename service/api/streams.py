@@ -7,13 +7,13 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.api.context import HttpContext
-from service.api.middleware import internal
+from service.api.middleware import failure_of
 from service.api.request.reading import unless_disconnected
-from service.errors import ServiceError, outcome
+from service.errors import outcome
 from service.tasks.translation.sentences import TranslatedText
 
 SSE = "text/event-stream"
@@ -58,22 +58,21 @@ async def _events(
             async for sentence in sentences:
                 yield writer.sentence(sentence)
         except Exception as error:
-            known = error if isinstance(error, ServiceError) else internal(error, context)
-            context.outcome = outcome(known)
-            yield writer.failed(context.dialect.error_shape(known, context)[1])
+            failure = failure_of(error, context)
+            context.outcome = outcome(failure)
+            yield writer.failed(context.dialect.error_shape(failure, context)[1])
         else:
             yield writer.done()
 
 
-class EventResponse(Response):
+class EventResponse(StreamingResponse):
     """A stream of events. It ends when the client disconnects, or at the deadline."""
 
     def __init__(
         self, events: AsyncGenerator[bytes, None], media_type: str, deadline: float
     ) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        super().__init__(headers=headers, media_type=media_type)
-        del self.headers["content-length"]
+        super().__init__(events, headers=headers, media_type=media_type)
         self.events = events
         self.deadline = deadline
 
@@ -81,13 +80,6 @@ class EventResponse(Response):
         async with aclosing(self.events):
             try:
                 async with asyncio.timeout(self.deadline - time.perf_counter()):
-                    await unless_disconnected(Request(scope, receive), self._send_all(send))
+                    await unless_disconnected(Request(scope, receive), self.stream_response(send))
             except TimeoutError:
                 raise ClientDisconnect from None
-
-    async def _send_all(self, send: Send) -> None:
-        status, headers = self.status_code, self.raw_headers
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        async for event in self.events:
-            await send({"type": "http.response.body", "body": event, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})

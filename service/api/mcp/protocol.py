@@ -24,8 +24,8 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.context import context_of
 from service.api.mcp.tools import TOOLS, call
-from service.api.middleware import internal
-from service.errors import SHOWN_CHARS, ServiceError, outcome
+from service.api.middleware import failure_of
+from service.errors import SHOWN_CHARS, outcome
 
 INSTRUCTIONS = (
     "Machine translation, language detection, embeddings and reranking by models on this server. "
@@ -69,7 +69,7 @@ async def call_tool(
     try:
         found = await call(context, TOOLS[name], params.arguments or {})
     except Exception as error:
-        failure = error if isinstance(error, ServiceError) else internal(error, context)
+        failure = failure_of(error, context)
         context.outcome = outcome(failure)
         text = failure.joined
         if failure.retry_after_seconds is not None:
