@@ -61,7 +61,8 @@ def account_of(address: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
     """
     for name, value in headers:
         if name == b"content-length":
-            return address if len(value) < 6 and int(value) <= SMALL_BYTES else address + " large"
+            is_small = len(value) < 6 and value.isdigit() and int(value) <= SMALL_BYTES
+            return address if is_small else address + " large"
         if name == b"transfer-encoding":
             return address + " large"
     return address
