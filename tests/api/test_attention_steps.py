@@ -1,4 +1,4 @@
-"""POST /attention/steps with the built-in models: whoever computes it again gets the same."""
+"""POST /attention/steps with the built-in models: the numbers follow from each other."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def test_weights_are_those_of_attention(real_server: Server, kind: str) -> None:
 
 
 def test_matrix_is_written_in_chunks(real_server: Server) -> None:
-    """W_O was written in one go, in which nobody else was served."""
+    """W_O was written at once, and no other request was served meanwhile."""
     for include, is_whole in (["output"], True), (["output_weight"], False):
         response = real_server.post("/attention/steps", json=asking(query=0, include=include))
         assert response.json()["output"]

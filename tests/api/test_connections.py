@@ -165,11 +165,11 @@ def test_idle_connection_is_closed(serve_live: ServeLive) -> None:
 def test_connection_is_not_idle_while_its_request_runs(
     serve_live: ServeLive, script: Script
 ) -> None:
-    server = serve_live(idle_timeout_seconds=0.5, header_timeout_seconds=0.5)
+    server = serve_live(idle_timeout_seconds=0.1, header_timeout_seconds=0.1)
     script.may_finish.clear()
     with send(server, "Hello.") as connection:
         until(lambda: script.admitted)
-        time.sleep(1.2)
+        time.sleep(0.4)
         script.may_finish.set()
         reply(connection)
 
@@ -195,14 +195,16 @@ def test_connections_over_the_limit_get_503(serve_live: ServeLive, script: Scrip
     assert server.translate("Hello.").status_code == 200
 
 
-def test_idle_connections_give_way_to_new_ones(serve_live: ServeLive) -> None:
+def test_idle_connections_give_way_to_new_ones(
+    serve_live: ServeLive, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Idle connections up to the limit do not lock other clients out."""
+    monkeypatch.setattr("service.http_server.pool.IDLE_SECONDS", 0.0)
     server = serve_live(max_connections=8)
     idle = [server.connect() for _ in range(8)]
     until(lambda: len(server.pool.connections) == 8)
     idle[0].sendall(START)  # an incomplete header makes no connection busy
     until(lambda: any(each.is_head for each in server.pool.connections))
-    time.sleep(1.1)
     assert server.translate("Hello.").status_code == 200
     until(lambda: all(is_closed(connection) for connection in idle))
     for connection in idle:

@@ -1,4 +1,4 @@
-"""A request that is not answered in time gets 504, and nobody works for it any longer."""
+"""Requests that are not answered in time get 504, and their work ends."""
 
 import time
 

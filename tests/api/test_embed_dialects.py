@@ -2,7 +2,6 @@
 
 import base64
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from numpy.testing import assert_array_equal
 from model.encoding.embedding import Vectors
 from tests.api.servers import Server, running
 from tests.embedding_reference import Reference
-from tests.tiny_text import change_json, write_json, write_model
+from tests.tiny_text import write_json, write_model
 
 ALIAS = "embed-english-v3.0"
 TEXTS = ["hello world", "a b c"]
@@ -129,16 +128,6 @@ def test_purpose_chooses_the_prompt_of_the_model(
         "/vectors": lambda: reply["vector"],
     }[path]()
     assert_array_equal(floats(found), expected.vectors(f"{prompt}b")[0])
-
-
-def test_prompt_is_left_out_of_pooling(folder: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(folder, tmp_path / "other")
-    change_json(other / "1_Pooling" / "config.json", include_prompt=False)
-    tokens = Reference(str(folder)).vectors("query: b", is_per_token=True)[0]
-    mean = tokens[3:].mean(axis=0)  # without [CLS] query :
-    with running(models=(str(other),)) as server:
-        (found,) = post(server, "/embed", inputs="b", prompt_name="query")
-    np.testing.assert_allclose(floats(found), mean / np.linalg.norm(mean), atol=1e-6)
 
 
 def test_types_of_numbers_keep_the_vectors(server: Server, expected: Reference) -> None:

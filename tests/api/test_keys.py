@@ -1,5 +1,6 @@
 """API keys: every route that computes needs one, wherever a client may put it."""
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -197,5 +198,8 @@ def test_keys_that_cannot_be_used_stop_the_start(value: str, words: str) -> None
 
 
 def test_keys_are_not_shown() -> None:
-    settings = Settings.model_validate({"api_keys": KEYS})
-    assert "first-key" not in repr(settings) + settings.model_dump_json()
+    settings = Settings.model_validate({"api_keys": KEYS, "admin_key": "admin-key"})
+    shown = repr(settings) + str(settings) + settings.model_dump_json()
+    assert not [key for key in ("first-key", "admin-key") if key in shown]
+    copied = pickle.loads(pickle.dumps(settings))
+    assert copied.admin_key.get_secret_value() == "admin-key"

@@ -1,10 +1,9 @@
-"""What does not go well when models are loaded while the server runs: files, workers, time."""
+"""Faults of files, workers and times when models are loaded while the server runs."""
 
 import threading
 import time
 from pathlib import Path
 from shutil import copytree
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,6 @@ from service.errors import (
     UnavailableError,
 )
 from service.models import changes
-from service.models import changes as model_changes
 from service.models.changes import Placements
 from service.settings import Settings
 from service.workers.messages import AnyFiles, ModelSet
@@ -33,12 +31,30 @@ from tests.api.loading import (
     states,
     to_english,
     unload,
+    until_asked,
 )
 from tests.api.servers import AnyServer
 from tests.api.test_loading import any_server, server
 from tests.workers import LIMIT_SECONDS, Script, until
 
 __all__ = ["any_server", "server"]  # fixtures
+
+Held = dict[str, threading.Event]
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    """Maps names of models to events. The load of such a model waits for its event."""
+    events: Held = {}
+    find = changes.find
+
+    def wait(name: str, source: str, settings: Settings) -> tuple[AnyFiles, Placements]:
+        if name in events:
+            events[name].wait(LIMIT_SECONDS)
+        return find(name, source, settings)
+
+    monkeypatch.setattr(changes, "find", wait)
+    return events
 
 
 def test_failure_is_told_and_the_server_goes_on(
@@ -123,7 +139,7 @@ def test_files_that_cannot_be_served_are_refused_before_a_worker_sees_them(
 def test_model_that_cannot_be_announced_is_taken_back(
     server: AnyServer, portuguese: str, error: Exception, kind: type[ServiceError], word: str
 ) -> None:
-    """It was loading for ever after, or stayed in the workers with nobody to ask it."""
+    """It stayed in the state `loading`, or in the workers, where no request could use it."""
     changes = server.core.changes
     announce = changes.announce
 
@@ -160,7 +176,7 @@ def test_worker_that_dies_while_it_loads(
 ) -> None:
     script.may_load.clear()
     begun = begin(server, "POST", "pt-en", json={"source": portuguese})
-    until(lambda: any(link.answers for link in server.core.supervisor.links))
+    until_asked(server)
     (link,) = (link for link in server.core.supervisor.links if link.answers)
     starter(server).started[int(link.name[-1])].kill()
     response = begun.result(LIMIT_SECONDS)
@@ -181,7 +197,7 @@ def test_worker_that_starts_while_a_model_comes_gets_it_too(
     starter(server).started[0].kill()
     until(lambda: len(starter(server).started) == 3)
     begun = begin(server, "POST", "pt-en", json={"source": portuguese})
-    until(lambda: any(link.answers for link in server.core.supervisor.links))
+    until_asked(server)
     script.may_load.set()
     assert begun.result(LIMIT_SECONDS).status_code == 200
     server.until_ready()
@@ -215,30 +231,19 @@ def test_http_worker_that_starts_later_knows_the_models(
         assert to_english(server).status_code == 200
 
 
-def test_load_that_takes_longer_than_a_request_goes_on(
-    server_with_short_requests: AnyServer, script: Script, portuguese: str
-) -> None:
-    server = server_with_short_requests
-    script.may_load.clear()
-    response = load(server, "pt-en", portuguese)
-    assert (response.status_code, response.json()["state"]) == (202, "loading")
-    script.may_load.set()
-    until(lambda: states(server)["pt-en"] == "ready")
-
-
 @pytest.mark.parametrize("source", ["portuguese", "empty"])
 def test_why_a_load_failed_that_took_longer_than_a_request_is_told(
     server_with_short_requests: AnyServer,
     script: Script,
     portuguese: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    held: Held,
     source: str,
 ) -> None:
-    """To those with the admin key; others see the state alone. Another try ends it."""
+    """Only requests with the admin key get the reason. Another attempt ends the state."""
     server = server_with_short_requests
     script.load_error = CheckpointFormatError("model.bin is cut short")
-    release = hold_files(monkeypatch)
+    release = held["pt-en"] = threading.Event()
     empty = tmp_path / "empty"
     empty.mkdir()
     folder = portuguese if source == "portuguese" else str(empty)
@@ -258,18 +263,6 @@ def test_why_a_load_failed_that_took_longer_than_a_request_is_told(
     assert "error" not in found.json()
 
 
-def hold_files(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    release = threading.Event()
-    found = model_changes.find
-
-    def find(name: str, source: str, settings: Settings) -> tuple[AnyFiles, Placements]:
-        assert release.wait(LIMIT_SECONDS)
-        return found(name, source, settings)
-
-    monkeypatch.setattr(model_changes, "find", find)
-    return release
-
-
 @pytest.fixture
 def server_with_short_requests(serve_apart: ServeApart, english: str) -> AnyServer:
     return serve_apart(models=(english,), admin_key=KEY, request_timeout_seconds=0.5)
@@ -281,35 +274,22 @@ def test_server_stops_while_a_model_loads(
     server = serve(models=(english,), admin_key=KEY)
     script.may_load.clear()
     begin(server, "POST", "pt-en", json={"source": portuguese})
-    until(lambda: any(link.answers for link in server.core.supervisor.links))
+    until_asked(server)
     server.run(server.core.stop())
     assert not server.core.changes.tasks
     assert not any(worker.thread.is_alive() for worker in starter(server).started)
 
 
-@pytest.fixture
-def hanging(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    released = threading.Event()
-    find = changes.find
-
-    def hang(name: str, source: str, settings: Any) -> Any:
-        if name == "stuck":
-            released.wait(LIMIT_SECONDS)
-        return find(name, source, settings)
-
-    monkeypatch.setattr(changes, "find", hang)
-    return released
-
-
 def test_other_models_are_loaded_during_a_load_that_hangs(
-    serve: Serve, english: str, portuguese: str, hanging: threading.Event
+    serve: Serve, english: str, portuguese: str, held: Held
 ) -> None:
+    released = held["stuck"] = threading.Event()
     server = serve(models=(english,), admin_key=KEY)
     stuck = begin(server, "POST", "stuck", json={"source": portuguese})
     until(lambda: server.core.changes.states)
     assert load(server, "pt-en", portuguese).status_code == 200
     assert not stuck.done()
-    hanging.set()
+    released.set()
     assert stuck.result(LIMIT_SECONDS).status_code == 400  # the folder has no model of that name
 
 
@@ -317,9 +297,10 @@ def test_load_that_hangs_is_given_up(
     serve: Serve,
     english: str,
     portuguese: str,
-    hanging: threading.Event,
+    held: Held,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    released = held["stuck"] = threading.Event()
     monkeypatch.setattr(changes, "LOAD_SECONDS", 0.2)
     server = serve(models=(english,), admin_key=KEY)
     refused = load(server, "stuck", portuguese)
@@ -327,16 +308,17 @@ def test_load_that_hangs_is_given_up(
     assert "stuck" not in states(server)
     monkeypatch.setattr(changes, "LOAD_SECONDS", 60.0)
     assert load(server, "pt-en", portuguese).status_code == 200
-    hanging.set()
+    released.set()
 
 
 def test_load_that_hangs_does_not_delay_the_end(
-    serve: Serve, english: str, portuguese: str, hanging: threading.Event
+    serve: Serve, english: str, portuguese: str, held: Held
 ) -> None:
+    released = held["stuck"] = threading.Event()
     server = serve(models=(english,), admin_key=KEY, request_timeout_seconds=0.1)
     assert load(server, "stuck", portuguese).status_code == 202
     began = time.monotonic()
     server.run(server.core.stop())
     server.run(server.loop.shutdown_default_executor())
     assert time.monotonic() - began < LIMIT_SECONDS / 2
-    hanging.set()
+    released.set()

@@ -1,4 +1,4 @@
-"""GET /metrics: what is there from the start, what moves, and what never stands in it."""
+"""GET /metrics: the series of a new server, the counted figures, and no text of a client."""
 
 import re
 from itertools import product

@@ -223,20 +223,6 @@ def test_default_of_embed_sparse_is_loaded(tmp_path: Path) -> None:
         assert ready(server) == ["dense"]
 
 
-def test_embedding_need_not_wait(
-    serve: Serve, script: Script, embedding_folder: str, portuguese: str
-) -> None:
-    server = serve(
-        models=(embedding_folder, portuguese), max_loaded_models=1, wait_for_models=False
-    )
-    script.may_load.clear()
-    response = server.post("/embed", json={"inputs": "a cat"})
-    assert (response.status_code, response.headers["Retry-After"]) == (503, "2")
-    script.may_load.set()
-    until(lambda: ready(server) == ["tiny"])
-    assert server.post("/embed", json={"inputs": "a cat"}).status_code == 200
-
-
 def test_embedding_models_count_in_bytes(script: Script, small_models: dict[str, str]) -> None:
     models = tuple(small_models.values())
     with served(script.load, http_workers=1, models=models, max_loaded_bytes=1) as server:

@@ -2,7 +2,6 @@
 
 import io
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
-from tests.api.servers import AnyServer, assert_error, running
+from tests.api.servers import AnyServer, Server, assert_error
 
 QUERY, TEXT = "where did the cat sat", "the cat sat on a mat ."
 PAIR = {"text": QUERY, "text_pair": TEXT}
@@ -18,10 +17,9 @@ TOKENS = ["<s>", *QUERY.split(), "</s>", *TEXT.split(), "</s>"]
 PARTS = [None, *["query"] * 5, None, *["document"] * 7, None]
 
 
-@pytest.fixture(scope="module")
-def server(small_models: dict[str, str]) -> Iterator[AnyServer]:
-    with running(models=tuple(small_models.values())) as server:
-        yield server
+@pytest.fixture
+def server(small_server: Server) -> Server:
+    return small_server
 
 
 def ask(server: AnyServer, path: str = "/attention", **fields: Any) -> dict[str, Any]:

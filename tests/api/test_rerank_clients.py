@@ -3,7 +3,7 @@
 tests/clients runs some of these clients themselves.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,17 +18,15 @@ OBJECTS = [{"text": text, "page": page} for page, text in enumerate(TEXTS)]
 ALIAS = "rerank-english-v3.0"
 
 
-@pytest.fixture(scope="module")
-def server(small_models: dict[str, str]) -> Iterator[Server]:
-    models = tuple(small_models.values())
-    with running(models=models, model_aliases=(f"{ALIAS}=ranker",)) as server:
-        yield server
+@pytest.fixture
+def server(small_server: Server) -> Server:
+    return small_server
 
 
 @pytest.fixture(scope="module")
-def expected(server: Server) -> dict[int, float]:
+def expected(small_server: Server) -> dict[int, float]:
     """Scores by TEI's route, best first."""
-    found = server.post("/rerank", json={"query": QUERY, "texts": TEXTS}).json()
+    found = small_server.post("/rerank", json={"query": QUERY, "texts": TEXTS}).json()
     return {rank["index"]: rank["score"] for rank in found}
 
 

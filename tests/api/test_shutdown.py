@@ -197,7 +197,7 @@ def refused_start(**settings: str) -> tuple[int, list[dict[str, Any]]]:
 def test_request_that_takes_longer_than_the_drain_is_told(
     serve_live: ServeLive, script: Script
 ) -> None:
-    """uvicorn cancels what is left: without an answer, and counted as if it had gone well."""
+    """uvicorn cancels the remaining requests. They had no reply, and counted as successful."""
     server = serve_live()
     script.may_finish.clear()
     with send(server, "Hello.") as connection:

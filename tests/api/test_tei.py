@@ -117,9 +117,3 @@ def test_errors_have_the_statuses_of_tei(
     assert (response.status_code, found["error_type"]) == (status, error_type)
     assert words in found["error"]
     assert found["request_id"] == response.headers["x-request-id"]
-
-
-def test_wrong_method_has_teis_errors_on_its_routes_alone(server: Server) -> None:
-    assert server.post("/translate", json={}).json()["error_type"] == "invalid_request"
-    response = server.get("/embed")
-    assert (response.status_code, response.json()["error_type"]) == (405, "Validation")

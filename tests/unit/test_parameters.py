@@ -173,7 +173,7 @@ WRONG = [{"wrong": number} for number in range(1000)]
 def test_a_list_that_is_all_wrong_has_one_fault(
     model: type[BaseModel], fields: dict[str, Any], where: str
 ) -> None:
-    """400,000 faults of one request took seconds, in which nobody else was answered."""
+    """400,000 faults of one request took seconds, and no other request was answered."""
     with pytest.raises(ValidationError) as told:
         model.model_validate(fields)
     assert where in describe(told.value).joined
