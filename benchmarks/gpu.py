@@ -1,8 +1,8 @@
 """Measures a GPU: `python -m benchmarks.gpu --device cuda --source en.txt`.
 
-1. With `--source`, Regard's engine translates a file of sentences with the built-in model. The file
-   is repeated up to `--sentences` sentences. One case is from text to text in one thread, and one
-   from ids to ids, because in a server other processes tokenise.
+1. With `--source`, Regard's engine translates a file of sentences with the built-in model, repeated
+   up to `--sentences`. One case is from text to text in one thread. The others are from ids to ids:
+   without options, with recorded attention, and with scores of one sentence in 200.
 2. Regard's engine and `generate` of transformers decode with random weights, in the shapes of
    OPUS-MT and NLLB-600M. On a CPU, only the shape of OPUS-MT is measured, unless `--shapes` names
    others. Each source has `--tokens` tokens, and so has each target.
@@ -47,11 +47,17 @@ from benchmarks.report import OURS, Result
 from model.checkpoints.load import load_vocabularies
 from model.errors import CheckpointError, DeviceError
 from model.precision import select_device
+from model.sequence import DecodingOptions
 from service.ipc.machine import freeze_heap
 
 THEIRS = "transformers"
 COPY_BYTES = 2**30
 COPIES = 10
+OPTIONS = {
+    "ids": ours.GREEDY,
+    "attention": (DecodingOptions(return_attention=True),),
+    "searches": (*ours.GREEDY * 199, DecodingOptions(return_scores=True)),
+}
 
 
 def main() -> None:
@@ -197,8 +203,9 @@ def measure_built_in(args: argparse.Namespace, result: Result) -> None:
         sources = ours.encode(engine, vocabularies, lines)
         turns: dict[str, Callable[[], object]] = {
             "text": partial(ours.translate, engine, vocabularies, lines, options.refill),
-            "ids": partial(ours.translate_ids, engine, sources, options.refill),
         }
+        for name, kinds in OPTIONS.items():
+            turns[name] = partial(ours.translate_ids, engine, sources, options.refill, kinds)
         turns["text"]()
         freeze_heap()  # as a worker does
         for turn in range(1, args.rounds + 1):

@@ -35,7 +35,9 @@ from model.checkpoints.weights import quantize_floats
 from model.encoding.embedding import EmbeddingJob, embed
 from model.engine.engine import Engine
 from model.precision import select_device
-from model.sequence import EngineLimits, Sequence
+from model.sequence import DecodingOptions, EngineLimits, Sequence
+
+GREEDY = (DecodingOptions(),)
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,15 @@ def encode(engine: Engine, vocabularies: Vocabularies, texts: list[str]) -> list
     return [[*source.encode(text)[:longest], source.eos_id] for text in texts]
 
 
-def translate_ids(engine: Engine, sources: list[list[int]], refill: int) -> list[list[int]]:
-    """Decodes the longest sources first, so that sentences of similar length share a step."""
+def translate_ids(
+    engine: Engine,
+    sources: list[list[int]],
+    refill: int,
+    options: tuple[DecodingOptions, ...] = GREEDY,
+) -> list[list[int]]:
+    """Decodes the longest sources first; source i has the options i, modulo their number."""
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
-    waiting = deque(Sequence(i, sources[i]) for i in order)
+    waiting = deque(Sequence(i, sources[i], options[i % len(options)]) for i in order)
     targets: list[list[int]] = [[]] * len(sources)
     while waiting or engine.num_rows:
         free = min(engine.free_rows, len(waiting))

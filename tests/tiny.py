@@ -14,6 +14,7 @@ from model.architectures.embedding import start_token
 from model.architectures.output import FixedShortlist, Shortlist
 from model.architectures.stack import Decoder, EncoderDecoder
 from model.backends.base import ModelRunner, Scores
+from model.backends.cuda.runner import CudaRunner
 from model.backends.decoder_batch import DecodingCache, StepBatch
 from model.backends.encoder_batch import encode_padded, run_whole
 from model.backends.native.library import address, check, int32
@@ -23,7 +24,7 @@ from model.checkpoints.weights import quantize_floats
 from model.config import DecoderKind, ModelConfig, NormPosition
 from model.engine.engine import Engine
 from model.layers.attention import attention_weights
-from model.sequence import EngineLimits, Finished, Hypothesis, Sequence
+from model.sequence import DecodingOptions, EngineLimits, Finished, Hypothesis, Sequence
 
 VOCAB_SIZE = 64
 LIMITS = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=256)
@@ -251,6 +252,9 @@ FIXED_SHORTLIST = FixedShortlist(np.array([0, *range(3, VOCAB_SIZE, 2)], np.int3
 
 def next_scores(runner: ModelRunner, source: list[int]) -> Scores:
     """Decodes one token of row 0, and returns the log-probabilities from which it was chosen."""
+    if isinstance(runner, CudaRunner):
+        ((found,),) = runner.search([[0]], [[0.0]], 1)
+        return Scores(torch.tensor([found.totals]), np.array([found.ids]))
     if not isinstance(runner, NativeRunner):
         return runner.decode(1, [[0]], np.ones(1, np.int64), 1).wait().scores[0]
     runner.decode(1, [], np.ones(1, np.int64), 1)
@@ -276,7 +280,7 @@ def forced_log_probs(
     """
     log_probs = np.full((len(target), runner.model.config.target_vocab_size), -np.inf, np.float32)
     with torch.inference_mode():
-        runner.enter(0, [Sequence(0, source)])
+        runner.enter(0, [Sequence(0, source, DecodingOptions(return_scores=True))])
         for step, token in enumerate(target):
             scores = next_scores(runner, source)
             ids = np.broadcast_to(scores.ids, scores.log_probs.shape)

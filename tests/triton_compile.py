@@ -15,20 +15,18 @@ from model.backends.cuda.triton_kernels import BLOCK, PART
 
 CAPABILITIES = 80, 90  # Ampere and Hopper
 DTYPES = "fp32", "bf16", "fp16"
-KEYS = {"heads": 8, "head_dim": 24, "padded_dim": 32}
-HEADS = {**KEYS, "block": BLOCK}
+HEADS = {"heads": 8, "head_dim": 24, "padded_dim": 32, "block": BLOCK}
 WIDTHS = {"width": 384, "padded_width": 512}
 CONSTANTS: list[tuple[Any, dict[str, Any]]] = [
-    (programs.attend_kernel, {**HEADS, "has_new": True}),
-    (programs.attend_kernel, {**HEADS, "has_new": False}),
-    (programs.weights_kernel, {**KEYS, "padded_keys": 128}),
+    (programs.attend_kernel, {**HEADS, "has_new": True, "has_rows": False}),
+    (programs.attend_kernel, {**HEADS, "has_new": False, "has_rows": True}),
     (programs.embed_kernel, WIDTHS),
     (programs.add_norm_kernel, WIDTHS),
     (programs.recur_kernel, WIDTHS),
     (programs.part_maximum_kernel, {"part": PART}),
     (programs.choice_kernel, {"padded_parts": 8}),
 ]
-INTEGERS = "lengths", "tokens", "positions", "chosen"
+INTEGERS = "lengths", "rows", "tokens", "positions", "chosen"
 COUNTS = "columns", "parts"
 FLOATS = "scale", "epsilon"
 
@@ -40,7 +38,7 @@ def type_of(name: str, dtype: str, constants: dict[str, Any]) -> str:
         return "*i64"
     if name == "ids":
         return "*i32"
-    if name in ("largest", "weights"):
+    if name == "largest":
         return "*fp32"
     if name in FLOATS:
         return "fp32"

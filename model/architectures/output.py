@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -136,6 +137,12 @@ class FullOutput:
     def write_logits(self, hidden: Tensor, logits: Tensor) -> None:
         """Writes logits (B, columns) of hidden states (B, D), in the precision of float weights."""
         torch.addmm(self.bias, hidden, self.weight.t(), out=logits)
+
+    def float_logits(self, hidden: Tensor) -> Tensor:
+        """Returns logits (B, columns) whose sums are not rounded to the precision of the model."""
+        if hidden.is_cuda and hidden.dtype is not torch.float32:
+            return torch.mm(hidden, self.weight.t(), out_dtype=torch.float32).add_(self.bias)
+        return F.linear(hidden.float(), self.weight.float(), self.bias.float())
 
     def token_ids(self, columns: Ids) -> Ids:
         return columns if self.ids is None else self.ids[columns]

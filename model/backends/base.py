@@ -93,7 +93,8 @@ class ModelRunner(ABC):
     # continues with its most probable token.
     pipeline_depth = 0
     tokens_per_call = 1  # maximum number for each row and call of `decode`
-    # Whether `search` decodes the rows of searches. If not, `decode` returns their scores.
+    # Whether `search` decodes the rows of searches. If not, `decode` returns their scores, and
+    # `pipeline_depth` is 0.
     searches_apart = False
 
     @abstractmethod
@@ -139,14 +140,15 @@ class ModelRunner(ABC):
 
     def search(
         self, groups: SequenceOf[list[int]], totals: SequenceOf[list[float]], steps: int
-    ) -> list[list[Continuations]]:
+    ) -> Iterable[list[Continuations]]:
         """Decodes `steps` tokens of the rows of searches. All other rows stay as they are.
 
         After each token, the k rows of a search continue with its k best continuations that do
         not end in EOS. If there are only j < k of these, the other k - j rows repeat the best one
         with a total of -inf. If all continuations end in EOS, each row gets the hypothesis of the
         first row, followed by EOS, with a total of -inf. No row may exceed its length limit. The
-        result has the best continuations of each search after each token.
+        result has the best continuations of each search after each token. An iterator over it may
+        wait for the device.
         """
         raise NotImplementedError  # only runners with `searches_apart` have searches
 

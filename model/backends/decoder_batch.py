@@ -4,7 +4,7 @@ Both are batches for `run_layers`, with the mixer and the cross-attention of eac
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ from model.backends.encoder_batch import LayerBatch, PackedBatch, put
 from model.config import DecoderKind, ModelConfig
 from model.inspection.captures.capture import LayerRest
 from model.inspection.query import AttentionKind, Knockout
-from model.layers.attention import PLAIN, KeyValue, RowKernels, attention, mask_bias
+from model.layers.attention import PLAIN, KeyValue, Recording, RowKernels, attention, mask_bias
 from model.layers.block import SSRU, Residual
 
 
@@ -124,6 +124,12 @@ class DecodingCache:
         self.self_value = zeros(0 if is_ssru else max_rows, *attended)
         self.positions = torch.zeros(max_rows, dtype=torch.long, device=device)
 
+    def for_searches(self) -> "DecodingCache":
+        """Returns a cache with the same keys and values, but with its own cells and positions."""
+        other = copy(self)
+        other.cell, other.positions = self.cell.clone(), self.positions.clone()
+        return other
+
     @property
     def num_bytes(self) -> int:
         return sum(tensor.nbytes for tensor in vars(self).values())
@@ -142,6 +148,9 @@ class DecodingCache:
             self.memory_key[layer, rows, :, : key.shape[2]] = key
             self.memory_value[layer, rows, :, : key.shape[2]] = value
         self.memory_lengths[rows] = lengths
+        self.start_rows(rows)
+
+    def start_rows(self, rows: Tensor) -> None:
         # `index_fill_` works on the device. Assigning a number to indexed rows would copy the
         # number from the host each time.
         if self.cell.shape[1]:
@@ -160,17 +169,8 @@ class DecodingCache:
         self.positions[target] = self.positions[source]
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """The cross-attention that decode steps record: the mean over some heads of one layer."""
-
-    layer: int
-    heads: slice
-    weights: Tensor  # (B, S), float32, overwritten by each step
-
-
 class StepBatch(LayerBatch):
-    """The present token (B, 1) of each of the first rows of a cache.
+    """The present token (B, 1) of each of the first rows of a cache, or of the given `rows` (B).
 
     `widths` are at least the largest numbers of target and source positions (L and S), the present
     token included. `kernels` read the number of keys of each row. Without them, biases exclude
@@ -188,17 +188,19 @@ class StepBatch(LayerBatch):
         widths: tuple[int, int],
         kernels: RowKernels | None = None,
         recording: Recording | None = None,
+        rows: Tensor | None = None,
     ) -> None:
-        self.recording = recording
-        rows, (target_width, source_width) = len(tokens), widths
+        self.recording, self.rows = recording, rows
+        target_width, source_width = widths
+        self.own = slice(len(tokens)) if rows is None else rows
         self.layers, self.cache, self.kernels = decoder.blocks, cache, kernels or PLAIN
-        self.num_layers, self.num_tokens, self.widths = len(self.layers), rows, widths
-        self.positions = cache.positions[:rows, None]  # (B, 1)
+        self.num_layers, self.num_tokens, self.widths = len(self.layers), len(tokens), widths
+        self.positions = cache.positions[self.own, None]  # (B, 1)
         self.x = decoder.embedding(tokens, self.positions, target_width - 1, self.kernels)
         self.inner = self.layers[0].mixer_residual.before(self.x)  # input of the next part
         norms = [block.mixer_residual.norm for block in self.layers]
         self.next_norms = [*norms[1:], decoder.norm]
-        self.num_keys = cache.positions[:rows] + 1, cache.memory_lengths[:rows]  # (B) each
+        self.num_keys = self.positions[:, 0] + 1, cache.memory_lengths[self.own]  # (B) each
         self.biases: tuple[Tensor | None, Tensor] | None = None
         self.new: KeyValue | None = None
         if kernels is None:
@@ -228,7 +230,8 @@ class StepBatch(LayerBatch):
             return
         width = self.widths[is_cross]
         pairs = (cache.self_key, cache.self_value), (cache.memory_key, cache.memory_value)
-        key, value = (each[layer, :rows, :, :width] for each in pairs[is_cross])
+        end = rows if self.rows is None else None  # the kernel finds the given rows
+        key, value = (each[layer, :end, :, :width] for each in pairs[is_cross])
         if is_cross:
             query, self.new = block.cross_attention.project_query(self.inner), None
         else:
@@ -244,20 +247,21 @@ class StepBatch(LayerBatch):
         layer, is_cross = divmod(sublayer, 2)
         block = self.layers[layer]
         if not is_cross and isinstance(block.mixer, SSRU):
-            residual, cell = block.mixer_residual, self.cache.cell[layer, : self.num_tokens]
+            residual, cell = block.mixer_residual, self.cache.cell[layer, self.own]
             gates = block.mixer.forget(self.inner), block.mixer.update(self.inner)
             y = self.kernels.recur(*gates, cell)
+            if self.rows is not None:
+                self.cache.cell[layer].index_copy_(0, self.rows, cell)
         else:
             module, residual = block.attention(bool(is_cross))
             if self.biases is None:
-                lengths, recording = self.num_keys[is_cross], self.recording
-                y = self.kernels.attend(*self.heads, lengths, self.new)
-                if is_cross and recording is not None and recording.layer == layer:
-                    query, key = (each[:, recording.heads] for each in self.heads[:2])
-                    self.kernels.write_weights(query, key, lengths, recording.weights)
+                y = self.kernels.attend(*self.heads, self.num_keys[is_cross], self.new, self.rows)
             else:
                 y = attention(*self.heads, self.biases[is_cross])
             y = module.merge(y)
+            if is_cross and self.recording is not None and self.recording.layer == layer:
+                bias = self._bias(self.num_keys[1], self.widths[1])
+                self.recording.write(*self.heads[:2], bias)
         following = block.feed_forward_residual if is_cross else block.cross_residual
         self._add(y, residual, following.norm)
 

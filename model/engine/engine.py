@@ -5,6 +5,7 @@ engine. The runner computes; the engine assigns rows to sequences and collects t
 """
 
 from collections import deque
+from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
@@ -72,7 +73,9 @@ class Engine:
         self.runner = runner
         self.model = runner.model
         self.config = runner.model.config
-        self.searches_apart = runner.searches_apart
+        # Whether a step can leave out the rows that belong to no search. A runner with a pipeline
+        # decodes them while the host waits for searches.
+        self.searches_apart = runner.searches_apart and not runner.pipeline_depth
         self.limits = limits
         # Short steps (see LOW_LATENCY_TOKENS) let waiting sequences, and the caller's other work,
         # start sooner.
@@ -172,16 +175,23 @@ class Engine:
         """Decodes at least one token of each row in use, and returns the finished sequences.
 
         With `only_searches`, the rows that belong to no search are left out, if `searches_apart` is
-        true and the batch has a search. With a pipeline depth of n, a sequence is returned at most
-        n calls after its last token. While the batch has a search, no call waits, because a search
-        needs the log-probabilities of each step.
+        true and the batch has a search. With a pipeline depth of n, a sequence without a search is
+        returned at most n calls after its last token.
         """
         if not self.owners:
             return []
         searching = list(self.searching.values())
-        if searching and self.searches_apart:
+        if not searching or not self.runner.searches_apart:
+            return self._decode(searching)
+        if self.searches_apart:
             return self._step_apart(only_searches)
-        depth = 0 if searching else self.runner.pipeline_depth
+        found = self._launch_search(searching, self._search_steps(searching))
+        finished = self._decode([])
+        return finished + self._take(searching, found)
+
+    def _decode(self, searching: list[RunningSearch]) -> list[Finished]:
+        """Decodes all rows; without `searching`, it leaves out the rows of searches."""
+        depth = self.runner.pipeline_depth
         finished = self._collect(depth)
         remaining = self._remaining()
         if searching or remaining.any():
@@ -204,23 +214,26 @@ class Engine:
             rows = sum(len(each.rows) for each in searching)
             if steps >= max(self.tokens_per_step, SEARCH_ROW_TOKENS // rows):
                 break  # the other rows are decoded between two parts of a search
-            left = [each.search.max_tokens - each.search.length for each in searching]
-            left += [1 for each in searching if each.is_forced]
-            count = min(SEARCH_TOKENS, *left)
-            finished += self._search(searching, count)
+            count = self._search_steps(searching)
+            finished += self._take(searching, self._launch_search(searching, count))
             steps += count
-        if only_searches:
-            return finished
-        remaining = self.greedy.remaining(self.num_rows)
-        if remaining.any():
-            self._launch([], remaining)
-            finished += self._collect(0)
-        return finished
+        return finished if only_searches else finished + self._decode([])
 
-    def _search(self, searching: list[RunningSearch], steps: int) -> list[Finished]:
+    def _search_steps(self, searching: list[RunningSearch]) -> int:
+        left = [each.search.max_tokens - each.search.length for each in searching]
+        left += [1 for each in searching if each.is_forced]
+        return min(SEARCH_TOKENS, *left)
+
+    def _launch_search(
+        self, searching: list[RunningSearch], steps: int
+    ) -> Iterable[list[Continuations]]:
         groups = [each.rows for each in searching]
-        found = self.runner.search(groups, [each.search.totals for each in searching], steps)
-        num_rows = sum(map(len, groups))
+        return self.runner.search(groups, [each.search.totals for each in searching], steps)
+
+    def _take(
+        self, searching: list[RunningSearch], found: Iterable[list[Continuations]]
+    ) -> list[Finished]:
+        num_rows = sum(len(each.rows) for each in searching)
         for step in found:
             live = 0
             for each, best in zip(searching, step, strict=True):

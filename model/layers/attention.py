@@ -5,6 +5,8 @@ small operations of a decode step takes longer to launch than to compute. A kern
 them.
 """
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -45,31 +47,24 @@ class RowKernels:
         value: Tensor,
         lengths: Tensor,
         new: KeyValue | None = None,
+        rows: Tensor | None = None,
     ) -> Tensor:
         """Computes the attention (B, H, 1, K) of the single query of each row to its first keys.
 
         Keys and values are (B, H, S, K). `lengths` is the number of keys of each row (B,). The
         result for a row without keys is finite. `new` is the last key and value of each row, which
         are also written to position `lengths` - 1. Without it, the tensors already contain them.
+        `rows` (B) has the index of each query's keys and values, if they are not in this order.
         """
         if new is not None:
-            rows = torch.arange(len(key), device=key.device)
+            index = torch.arange(len(query), device=key.device) if rows is None else rows
             for values, added in zip((key, value), new, strict=True):
-                values[rows, :, lengths - 1] = added[:, :, 0]
+                values[index, :, lengths - 1] = added[:, :, 0]
+        if rows is not None:
+            key, value = key[rows], value[rows]
         positions = torch.arange(key.shape[2], device=key.device)
         mask = positions < lengths.clamp_min(1)[:, None]  # (B, S)
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
-
-    def write_weights(self, query: Tensor, key: Tensor, lengths: Tensor, weights: Tensor) -> None:
-        """Writes the weights of `attend`, as a mean over the heads, to `weights` (B, S), float32.
-
-        The weights of padding keys are 0. Those of a row without keys are finite.
-        """
-        positions = torch.arange(key.shape[2], device=key.device)
-        is_key = positions < lengths.clamp_min(1)[:, None, None, None]  # (B, 1, 1, S)
-        bias = mask_bias(is_key, torch.float32)
-        found = attention_weights(query.float(), key.float(), bias)  # (B, H, 1, S)
-        weights.copy_(found.mean(dim=1)[:, 0])
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
         """Returns the sum of x and y (B, T, D), and its norm."""
@@ -130,6 +125,20 @@ def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None = None) ->
     if bias is not None:
         scores = scores + bias
     return torch.softmax(scores, dim=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Where a decode step writes cross-attention: the mean over some heads of one layer."""
+
+    layer: int
+    heads: slice
+    weights: Tensor  # (B, S), float32
+
+    def write(self, query: Tensor, key: Tensor, bias: Tensor) -> None:
+        query, key = query[:, self.heads].float(), key[:, self.heads].float()
+        found = attention_weights(query, key, bias)  # (B, H, 1, S)
+        self.weights.copy_(found.mean(dim=1)[:, 0])
 
 
 class MultiHeadAttention(nn.Module):

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from model.backends.cuda.runner import MOST_ROWS, CudaRunner
+from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import default_rows, load_engine, load_model, new_engine
 from model.checkpoints.load import ModelFiles
 from model.encoding.capture_pass import TeacherForcedPass
@@ -29,7 +30,15 @@ from tests.attention_jobs import (
     results,
 )
 from tests.golden import sentences
-from tests.tiny import FAMILIES, LIMITS, Family, greedy_ids, tiny_sources, translate
+from tests.tiny import (
+    FAMILIES,
+    LIMITS,
+    Family,
+    assert_same_hypotheses,
+    greedy_ids,
+    tiny_sources,
+    translate,
+)
 from tests.unit.test_engine_random import Driver, drive, pool_of_sequences
 
 pytestmark = [
@@ -157,6 +166,36 @@ def test_decode_steps_record_attention_without_waiting(family: Family, dtype: to
     tolerance = 1e-4 if dtype is torch.float32 else 0.1
     for sequence in sequences:
         check_recorded(engine.model, sequence, found[sequence.id], tolerance)
+
+
+SEARCHES = [
+    DecodingOptions(return_scores=True),
+    DecodingOptions(3, 3, 0.6),
+    DecodingOptions(2, 2, prefix=(9, 7)),
+    DecodingOptions(),
+]
+
+
+@each_family
+def test_searches_are_those_of_the_cpu_and_wait_only_for_their_events(family: Family) -> None:
+    engine = cuda_engine(family, torch.float32)
+    plain = Engine(TorchRunner(family.model(max_length_factor=1.2), engine.limits), engine.limits)
+    sequences = [Sequence(i, [7, *s], SEARCHES[i % 4]) for i, s in enumerate(tiny_sources(40))]
+    translate(engine, sequences)  # what is done once is done
+    with no_waiting():
+        found = translate(engine, sequences)
+    for number, hypotheses in translate(plain, sequences).items():
+        assert_same_hypotheses(found[number], hypotheses)
+
+
+def test_log_probs_of_halves_are_not_rounded_on_a_gpu() -> None:
+    runner = cuda_engine(FAMILIES[0], torch.bfloat16).runner
+    assert isinstance(runner, CudaRunner)
+    hidden = torch.randn(4, runner.config.d_model, device=CUDA).bfloat16()
+    logits = runner.output.float_logits(hidden)
+    exact = hidden.double() @ runner.output.weight.double().t() + runner.output.bias.double()
+    assert logits.dtype is torch.float32
+    torch.testing.assert_close(logits.double(), exact, rtol=1e-4, atol=1e-4)
 
 
 @each_family

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from model.backends.cuda.graphs import Downloads, Graphs, Uploads
+from model.backends.cuda import runner as runner_module
+from model.backends.cuda.graphs import Downloads, Graphs, Slot, Uploads
 from model.backends.cuda.runner import (
+    BEAM,
     ENCODE_TOKENS,
     TOKENS_PER_CALL,
     CudaRunner,
@@ -86,6 +88,74 @@ def test_vocabulary_of_any_size_gives_the_same_translations(family: Family) -> N
     plain = Engine(TorchRunner(family.model(**changes), LIMITS), LIMITS)
     for name, hypotheses in translate(plain, sequences).items():
         assert_same_hypotheses(found[name], hypotheses)
+
+
+SEARCHES = [
+    DecodingOptions(return_scores=True),
+    DecodingOptions(2, 2, 0.6),
+    DecodingOptions(4, 4, 0.0),
+    DecodingOptions(1, prefix=(9, 7, 5)),
+    DecodingOptions(3, 3, prefix=(9,)),
+    DecodingOptions(BEAM + 3, 2),
+    DecodingOptions(),
+    DecodingOptions(),
+]
+
+
+@pytest.mark.parametrize("rows", [20, 40])
+def test_searches_are_those_of_the_plain_runner(
+    family: Family, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They enter, end and move beside greedy rows. More rows than SEARCH_ROWS take two launches."""
+    monkeypatch.setattr(runner_module, "SEARCH_ROWS", 16)
+    limits, chance = replace(LIMITS, max_rows=rows), random.Random(rows)
+    changes = {"max_length_factor": 1.5, "forces_first": family.seed % 2 > 0}
+    model = family.model(**changes)
+    sequences = [
+        Sequence(
+            i, [7, *source], SEARCHES[chance.randrange(8)], 9 if changes["forces_first"] else None
+        )
+        for i, source in enumerate(tiny_sources(60, longest=20))
+    ]
+    expected = translate(Engine(TorchRunner(model, limits), limits), sequences)
+    engine, waiting, ended = Engine(CudaRunner(model, limits), limits), [*sequences], 0
+    while waiting or engine.num_rows:
+        while waiting and waiting[-1].options.beam_size <= engine.free_rows:
+            engine.admit([waiting.pop()])
+            if chance.random() < 0.5:
+                break
+        if chance.random() < 0.1:
+            engine.abort(chance.randrange(60))
+        for done in engine.step():
+            assert_same_hypotheses(done.hypotheses, expected[done.id])
+            ended += 1
+    assert ended > 40
+    assert not cuda_runner(engine).search_rows
+
+
+def test_a_search_waits_only_when_its_results_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine launches the other rows before."""
+    runner, waits = CudaRunner(tiny_model(tiny_config(), 0), LIMITS), list[Slot]()
+    with torch.inference_mode():
+        runner.enter(0, [Sequence(0, [5, 6, 0], DecodingOptions(2))])
+        monkeypatch.setattr(Slot, "wait", lambda slot: waits.append(slot))
+        found = runner.search([[0, 1]], [[0.0, -np.inf]], 2)
+        waits.clear()  # those of the upload
+        assert len([*found]) == 2
+    assert len(waits) == 1
+
+
+def test_log_probs_of_halves_are_not_rounded(family: Family) -> None:
+    """They are sums of products of bfloat16 numbers, in float32."""
+    model, source = family.model().bfloat16(), tiny_sources(1)[0]
+    runner = CudaRunner(model, LIMITS)
+    hidden = torch.randn(4, model.config.d_model, generator=torch.manual_seed(1)).bfloat16()
+    logits = runner.output.float_logits(hidden)
+    exact = hidden.double() @ runner.output.weight.double().t() + runner.output.bias.double()
+    torch.testing.assert_close(logits.double(), exact, rtol=1e-5, atol=1e-5)
+    found = forced_log_probs(runner, source, [7, 3, 60, 5, 0])
+    given = torch.from_numpy(found[np.isfinite(found)])
+    assert (given != given.bfloat16().float()).all()
 
 
 def test_a_model_may_start_from_a_token() -> None:
@@ -218,6 +288,8 @@ def addresses(runner: CudaRunner) -> list[int]:
         runner.output.bias,
         runner.uploads.arrived,
         runner.records.weights,
+        *(runner.search_cache.cell, runner.search_cache.positions),
+        *(runner.search_tokens, runner.totals, runner.continuations),
         runner.model.encoder.embedding.table,
         runner.model.decoder.embedding.table,
         *runner.model.parameters(),
@@ -250,15 +322,24 @@ def test_what_is_captured_looks_at_no_value(family: Family) -> None:
             function(*shape)
     assert len(calls) == len({(function.__name__, shape) for function, shape in calls})
     assert {function.__name__ for function, _ in calls} == {
-        *("_encode", "_decode", "_decode_recording", "_move")
+        *("_encode", "_decode", "_decode_recording", "_search_step", "_move")
     }
 
 
-def test_two_graphs_of_steps_serve_all_lengths(family: Family) -> None:
-    """One decodes several tokens, and one a single token for searches."""
+def test_what_is_captured_runs_one_after_the_other(family: Family) -> None:
+    """No function changes the uploaded row numbers, from which the next one reads its own."""
+    runner = CudaRunner(family.model(), LIMITS)
+    runner.uploads.arrived.fill_(1)  # as before a capture
+    with torch.inference_mode():
+        for function, shape in runner._shapes():
+            function(*shape)
+    assert (runner.uploads.arrived == 1).all()
+
+
+def test_one_graph_of_steps_serves_all_lengths(family: Family) -> None:
     runner = CudaRunner(family.model(), LIMITS)
     steps = [shape for function, shape in runner._shapes() if function.__name__ == "_decode"]
-    assert sorted(steps) == [(r, n) for r in runner.row_sizes for n in (1, TOKENS_PER_CALL)]
+    assert sorted(steps) == [(rows, TOKENS_PER_CALL) for rows in runner.row_sizes]
 
 
 def test_every_step_is_of_a_shape_that_is_captured(
@@ -276,13 +357,11 @@ def test_every_step_is_of_a_shape_that_is_captured(
 
     monkeypatch.setattr(runner.graphs, "run", noting)
     greedy_ids(engine, tiny_sources(80))
-    for kinds in (OPTIONS, [RECORDED]):
-        sequences = [Sequence(i, s, kinds[i % len(kinds)]) for i, s in enumerate(tiny_sources(80))]
-        translate(engine, sequences)
+    kinds = [*OPTIONS, RECORDED]
+    translate(engine, [Sequence(i, s, kinds[i % 4]) for i, s in enumerate(tiny_sources(40))])
     assert ran <= captured
-    steps = [shape for name, shape in ran if name == "_decode"]
-    assert len(steps) >= 4
-    assert {tokens for _, tokens in steps} == {1, TOKENS_PER_CALL}
+    assert {name for name, _ in ran} == {name for name, _ in captured}
+    assert len([name for name, _ in ran if name == "_search_step"]) >= 2
 
 
 class FakeGraph:

@@ -43,7 +43,7 @@ class AheadRunner(ModelRunner):
     def __init__(self, pipeline_depth: int, tokens_per_call: int = 1) -> None:
         self.pipeline_depth = pipeline_depth
         self.tokens_per_call = tokens_per_call
-        self.searches_apart = tokens_per_call > 1 and not pipeline_depth
+        self.searches_apart = tokens_per_call > 1 or pipeline_depth > 0
         self.model = cast("EncoderDecoder", type("Model", (), {"config": CONFIG}))
         self.launches = 0
         self.clear()
@@ -108,7 +108,7 @@ class AheadRunner(ModelRunner):
 
     def _tokens(self, row: int, left: int, steps: int) -> list[int]:
         """Returns up to `steps` tokens, and -1 once the row has ended or is left out."""
-        if left <= 0 and (self.searches_apart or steps > 1):
+        if left <= 0 and self.searches_apart:
             return [-1] * steps
         tokens: list[int] = []
         while len(tokens) < steps:
@@ -241,16 +241,15 @@ def test_a_search_does_not_shorten_the_calls_of_other_sequences() -> None:
     assert rows == [1] * (5 + 3)  # the whole search, and three tokens of the other sequence
 
 
-def test_a_search_sees_every_step_before_the_next() -> None:
-    """While one is in the batch the engine waits for each step; before and after it does not."""
-    engine = Engine(AheadRunner(1), LIMITS)
-    engine.admit([Sequence(0, [7, 9, 5, 5, 5, 0])])
-    engine.step()
-    assert len(engine.launched) == 1
-    engine.admit([Sequence(1, [8, 2, 5, 0], DecodingOptions(return_scores=True))])
+def test_a_search_does_not_wait_for_the_calls_of_other_sequences() -> None:
+    """Each call decodes eight tokens of the search, and launches the next call of the others."""
+    engine = Engine(AheadRunner(1, tokens_per_call=2), LIMITS)
+    search = DecodingOptions(return_scores=True)
+    engine.admit([Sequence(0, [7, 9, 5, 5, 5, 0]), Sequence(1, [8, 10, 5, 5, 5, 0], search)])
     assert engine.step() == []
-    assert len(engine.launched) == 0
+    assert engine.searching[1].search.length == 8
+    assert len(engine.launched) == 1
     (result,) = engine.step()
-    assert result.hypotheses[0].tokens == expected([8, 2, 5, 0])
-    engine.step()
+    assert result.hypotheses[0].tokens == expected([8, 10, 5, 5, 5, 0])
+    assert engine.greedy.lengths[0] == 2
     assert len(engine.launched) == 1

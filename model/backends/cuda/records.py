@@ -1,8 +1,8 @@
-"""Records the attention of decode steps for the rows that ask for it, and copies it to the host."""
+"""Copies the recorded attention of decode steps to the host, for the rows that ask for it."""
 
+import math
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -10,74 +10,59 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.backends.cuda.graphs import Downloads
-from model.backends.decoder_batch import Recording
 from model.config import ModelConfig
+from model.layers.attention import Recording
 
 Weights = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The weights (tokens, source tokens) of a sequence, one part from each launch."""
-
-    source_tokens: int
-    parts: list[Weights] = field(default_factory=list)
-
-
 class Records:
-    """The records of rows in use, and the buffers of one launch for all `max_rows` rows.
+    """The weights of recording rows on the host, and buffers for those of one launch.
 
-    The host keeps the weights of a sequence. For four tokens of 1,024 rows with sources of
-    128 tokens, the buffer on the device takes 2 MiB. Each pinned buffer takes as much.
+    `shape` has the largest numbers of decode steps, rows and source tokens of a launch. For 4 steps
+    of 1,024 rows and 128 tokens, the buffer on the device takes 2 MiB, and so does each pinned one.
     """
 
     def __init__(
-        self,
-        config: ModelConfig,
-        max_rows: int,
-        max_tokens: int,
-        source_width: int,
-        device: torch.device,
-        slots: int,
+        self, config: ModelConfig, shape: tuple[int, int, int], device: torch.device, slots: int
     ) -> None:
         head = config.aligning_head
-        self.layer = config.aligning_layer
         self.heads = slice(None) if head is None else slice(head, head + 1)
-        self.source_width = source_width
-        self.weights = torch.zeros(max_tokens * max_rows * source_width, device=device)
+        self.layer, self.width = config.aligning_layer, shape[2]
+        self.weights = torch.zeros(math.prod(shape), device=device)
         self.downloads = Downloads(len(self.weights), device, slots, torch.float32)
-        self.of_rows: dict[int, Record] = {}
+        # The weights (tokens, source tokens) of each recording row, one part from each launch.
+        self.of_rows: dict[int, list[Weights]] = {}
 
     def enter(self, row: int, source_tokens: int) -> None:
-        self.of_rows[row] = Record(source_tokens)
+        self.of_rows[row] = [np.empty((0, source_tokens), np.float32)]
 
-    def recordings(self, tokens: int, rows: int) -> list[Recording]:
-        """Returns the recording of each decode step of a launch."""
-        parts = self._part(tokens, rows).view(tokens, rows, self.source_width)
+    def recordings(self, steps: int, rows: int) -> list[Recording]:
+        parts = self._part(steps, rows).view(steps, rows, self.width)
         return [Recording(self.layer, self.heads, weights) for weights in parts]
 
-    def fetch(self, tokens: int, rows: int) -> Callable[[], None]:
-        """Copies the weights of a launch; the returned function adds them to the records.
+    def fetch(self, steps: int, rows: int) -> Callable[[], None]:
+        """Copies the weights of a launch; the returned function adds them to the present rows.
 
-        A row may have another record by then, if its sequence has left.
+        These rows may have other numbers by then.
         """
-        slot, records = self.downloads.fetch(self._part(tokens, rows)), [*self.of_rows.items()]
+        if not self.of_rows:
+            return lambda: None
+        slot, entries = self.downloads.fetch(self._part(steps, rows)), [*self.of_rows.items()]
 
         def add() -> None:
             slot.wait()
-            count = tokens * rows * self.source_width
-            weights = slot.numbers[:count].reshape(tokens, rows, self.source_width)
-            for row, record in records:
-                record.parts.append(weights[:, row, : record.source_tokens].copy())
+            weights = slot.numbers[: steps * rows * self.width].reshape(steps, rows, self.width)
+            for row, parts in entries:
+                parts.append(weights[:, row, : parts[0].shape[1]].copy())
 
         return add
 
-    def _part(self, tokens: int, rows: int) -> Tensor:
-        return self.weights[: tokens * rows * self.source_width]
+    def _part(self, steps: int, rows: int) -> Tensor:
+        return self.weights[: steps * rows * self.width]
 
     def read(self, row: int, tokens: int) -> Weights | None:
-        record = self.of_rows.get(row)
-        return None if record is None else np.concatenate(record.parts)[:tokens]
+        return np.concatenate(self.of_rows[row])[:tokens] if row in self.of_rows else None
 
     def move(self, source: SequenceOf[int], target: SequenceOf[int]) -> None:
         if self.of_rows:
@@ -87,5 +72,4 @@ class Records:
             self.of_rows = {row: self.of_rows[row] for row in kept} | moved
 
     def leave(self, first: int) -> None:
-        for row in [row for row in self.of_rows if row >= first]:
-            del self.of_rows[row]
+        self.of_rows = {row: parts for row, parts in self.of_rows.items() if row < first}

@@ -10,7 +10,6 @@ import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as SequenceOf
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain, product
@@ -22,20 +21,14 @@ from torch import Tensor
 from model.architectures.embedding import NO_TOKEN, start_token
 from model.architectures.output import FixedShortlist, FullOutput, Ids, force_first
 from model.architectures.stack import EncoderDecoder
-from model.backends.base import (
-    Decoded,
-    DecodeStep,
-    ModelRunner,
-    Scores,
-    completed_step,
-    first_token,
-)
+from model.backends.base import Continuations, Decoded, DecodeStep, ModelRunner, first_token
+from model.backends.cuda.beams import Pending, Search, SearchRows, pack, results
 from model.backends.cuda.graphs import Downloads, Function, Graphs, Shape, Slot, Uploads
 from model.backends.cuda.records import Records, Weights
-from model.backends.decoder_batch import DecodingCache, Recording, StepBatch
-from model.backends.encoder_batch import encode_padded, round_up, run_whole, upload
-from model.layers.attention import PLAIN, RowKernels, fuse_projections
-from model.sequence import BatchStats, EngineLimits, Sequence
+from model.backends.decoder_batch import DecodingCache, StepBatch
+from model.backends.encoder_batch import encode_padded, round_up, run_whole
+from model.layers.attention import PLAIN, Recording, RowKernels, fuse_projections
+from model.sequence import BatchStats, EngineLimits, Sequence, batches
 
 MIN_ROWS = 8
 """A step of one row takes as long as a step of eight rows. It would also use kernels for vectors,
@@ -53,10 +46,15 @@ MOVES = (4, 8, 16, 32, 64, 128)
 TOKENS_PER_CALL = 4
 """Number of tokens of each row that one launch decodes.
 
-A launch decodes only one token if scores are requested, if the caller asks for fewer tokens, or if
-no row may get this many.
+If the caller asks for fewer tokens, they are decoded without a graph.
 """
 
+BEAM, SEARCH_ROWS = 8, 256
+"""Largest number of rows of one search, and of all searches, that a graph decodes.
+
+The second number limits the memory of float32 logits. A larger search is decoded alone, without a
+graph.
+"""
 OUTPUT_MULTIPLE = 64
 """The output layer is padded to a multiple of this number of ids, for which cuBLAS is faster."""
 
@@ -81,6 +79,7 @@ class CudaRunner(ModelRunner):
 
     pipeline_depth = 1
     tokens_per_call = TOKENS_PER_CALL
+    searches_apart = True
 
     def __init__(
         self, model: EncoderDecoder, limits: EngineLimits, shortlist: FixedShortlist | None = None
@@ -100,6 +99,12 @@ class CudaRunner(ModelRunner):
         fuse_projections(model)
         self.tokens = torch.full((rows + 1,), NO_TOKEN, device=device)
         self.first_ids = torch.full((rows + 1,), NO_TOKEN, device=device)
+        # Decode steps of the other rows overwrite tokens, cells and positions of all rows.
+        self.search_cache, self.search_tokens = self.cache.for_searches(), self.tokens.clone()
+        self.search_sizes = [size for size in self.row_sizes if size <= SEARCH_ROWS]
+        self.search_rows: set[int] = set()
+        self.totals = torch.zeros(BEAM * rows, dtype=torch.float64, device=device)
+        self.continuations = torch.zeros(6 * BEAM * rows, dtype=torch.long, device=device)
         forbidden = config.forbidden_ids
         if shortlist is not None:
             others = np.setdiff1d(np.arange(config.target_vocab_size), shortlist.candidates)
@@ -110,11 +115,12 @@ class CudaRunner(ModelRunner):
             # Graphs read the address of the table, so it has its full length.
             part.embedding.ensure_length(max(widest, self.max_target_tokens))
         self.tables = model.encoder.embedding.table, model.decoder.embedding.table
-        self.uploads = Uploads(2 * max(limits.max_batch_tokens, widest, rows + MOVES[-1]), device)
+        uploads = 2 * max(limits.max_batch_tokens, widest, rows + MOVES[-1])
+        self.uploads = Uploads(max(uploads, (2 + 3 * BEAM) * rows), device)
         self.chosen = torch.zeros(rows * self.tokens_per_call, dtype=torch.long, device=device)
         slots = self.pipeline_depth + 2
         self.downloads = Downloads(len(self.chosen), device, slots)
-        self.records = Records(config, rows, self.tokens_per_call, widest, device, slots)
+        self.records = Records(config, (self.tokens_per_call, rows, widest), device, slots)
         self.graphs = Graphs(device)
 
     def capture(self) -> None:
@@ -127,11 +133,14 @@ class CudaRunner(ModelRunner):
         for width in reversed(self.source_widths):
             for count in reversed(self._batch_sizes(width)):
                 yield self._encode, (count, width)
-        for shape in product(reversed(self.row_sizes), (self.tokens_per_call, 1)):
+        for rows in reversed(self.row_sizes):
+            shape = rows, self.tokens_per_call
             yield self._decode, shape
             yield self._decode_recording, shape
-        for shape in product(reversed(MOVES), (False, True)):
-            yield self._move, shape
+        for rows, beam in product(reversed(self.search_sizes), (BEAM, 1)):
+            yield self._search_step, (rows, rows, beam)
+        for count in reversed(MOVES):
+            yield self._move, (count,)
 
     def _batch_sizes(self, width: int) -> list[int]:
         return sizes(1, max(1, self.limits.max_batch_tokens // width), halves_from=16)
@@ -140,23 +149,38 @@ class CudaRunner(ModelRunner):
         self.cache.clear()
         self.tokens.fill_(NO_TOKEN)
         self.first_ids.fill_(NO_TOKEN)
-        self.records.of_rows.clear()
+        self.records.leave(0)
+        self.search_rows.clear()
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         """Encodes sequences; copies the first row of each beam to the beam's other rows."""
-        waiting, source, target = list[Placed](), list[int](), list[int]()
+        waiting, searching = list[Placed](), list[int]()
+        source, target = list[int](), list[int]()
         for sequence in sequences:
             waiting.append((row, sequence))
-            if sequence.options.return_attention and not sequence.options.needs_log_probs:
-                self.records.enter(row, len(sequence.source))
             end = row + sequence.options.beam_size
+            if sequence.options.needs_log_probs:
+                searching += range(row, end)
+            elif sequence.options.return_attention:
+                self.records.enter(row, len(sequence.source))
             source += [row] * (end - row - 1)
             target += range(row + 1, end)
             row = end
         stats = [self._enter(width, group) for width, group in self._groups(waiting)]
         if source:
             self.copy(source, target, is_same_source=False)
+        if searching:
+            self._start_searches(searching)
         return stats
+
+    def _start_searches(self, rows: list[int]) -> None:
+        self.search_rows.update(rows)
+        self.uploads.send(np.array(rows))
+        places = self.uploads.arrived[: len(rows)]
+        self.search_cache.start_rows(places)
+        self.search_tokens.index_fill_(0, places, start_token(self.config))
+        # In these rows, other decode steps then write keys only at this position.
+        self.cache.positions.index_fill_(0, places, self.max_target_tokens - 1)
 
     def _groups(self, waiting: list[Placed]) -> Iterator[tuple[int, list[Placed]]]:
         group, width, padding = list[Placed](), 0, 0
@@ -201,36 +225,24 @@ class CudaRunner(ModelRunner):
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
     ) -> DecodeStep:
-        size = fit(self.row_sizes, rows)
-        is_short = max_tokens < self.tokens_per_call or remaining.max() < self.tokens_per_call
-        tokens = 1 if scored or is_short else self.tokens_per_call
-        records = self.records if self.records.of_rows else None
-        self.graphs.run(self._decode if records is None else self._decode_recording, size, tokens)
+        size, tokens = fit(self.row_sizes, rows), min(max_tokens, self.tokens_per_call)
+        function = self._decode_recording if self.records.of_rows else self._decode
+        self.graphs.run(function, size, tokens)
         slot = self.downloads.fetch(self.chosen[: tokens * size])
-        add = None if records is None else records.fetch(tokens, size)
-        step = DecodeStep(tokens, partial(self._wait, slot, tokens, size, remaining, add))
-        if not scored:
-            return step
-        return completed_step(replace(step.wait(), scores=self._scores(scored)))
+        record = self.records.fetch(tokens, size)
+        return DecodeStep(tokens, partial(self._wait, slot, tokens, size, remaining, record))
 
     def _wait(
-        self,
-        slot: Slot,
-        num_tokens: int,
-        size: int,
-        remaining: Ids,
-        add_weights: Callable[[], None] | None,
+        self, slot: Slot, num_tokens: int, size: int, remaining: Ids, record: Callable[[], None]
     ) -> Decoded:
         slot.wait()
-        if add_weights is not None:
-            add_weights()
+        record()
         rows, count = len(remaining), num_tokens * size
         best = slot.numbers[:count].reshape(num_tokens, size)[:, :rows].T.copy()
-        if num_tokens > 1:
-            is_end = best == self.config.eos_id
-            is_after_end = is_end.cumsum(axis=1) > is_end
-            is_after_limit = np.arange(num_tokens) >= remaining[:, None]
-            best[is_after_end | is_after_limit] = -1
+        is_end = best == self.config.eos_id
+        is_after_end = is_end.cumsum(axis=1) > is_end
+        is_after_limit = np.arange(num_tokens) >= remaining[:, None]
+        best[is_after_end | is_after_limit] = -1
         return Decoded(best, computed_rows=size)
 
     def attention(self, row: int, tokens: int) -> Weights | None:
@@ -260,44 +272,94 @@ class CudaRunner(ModelRunner):
         self.kernels.choose(logits, chosen, self.tokens[:rows])
         self.cache.positions[:rows].add_(1)
 
-    def _scores(self, scored: SequenceOf[list[int]]) -> list[Scores]:
-        lengths = [len(group) for group in scored]
-        rows = upload([row for group in scored for row in group], self.model.device)
-        logits = self.logits[rows].float()  # (R, V) for R scored rows
-        largest = logits.topk(min(2 * max(lengths), logits.shape[1]))
-        log_probs = (largest.values - logits.logsumexp(dim=-1, keepdim=True)).cpu()
-        parts = log_probs.split_with_sizes(lengths)
-        ids = largest.indices.cpu().split_with_sizes(lengths)
-        return [Scores(part, columns.numpy()) for part, columns in zip(parts, ids, strict=True)]
+    def search(
+        self, groups: SequenceOf[list[int]], totals: SequenceOf[list[float]], steps: int
+    ) -> Iterator[list[Continuations]]:
+        searches = [*zip(groups, totals, strict=True)]
+        counts = [SEARCH_ROWS if len(rows) > BEAM else len(rows) for rows in groups]
+        parts = [*batches(searches, counts, SEARCH_ROWS)]
+        return results([self._search(part, steps) for part in parts], parts)
+
+    def _search(self, searches: list[Search], steps: int) -> Pending:
+        rows, beam = sum(len(own) for own, _ in searches), max(len(own) for own, _ in searches)
+        groups = len(searches)
+        if beam <= BEAM:
+            beam, rows = BEAM if beam > 1 else 1, fit(self.search_sizes, rows)
+            groups = rows
+        packed, count = pack(searches, rows, groups, beam, self.padding_row), groups * beam
+        self.uploads.send(packed)
+        totals = self.uploads.arrived[len(packed) - count : len(packed)]
+        self.totals[:count].copy_(totals.view(torch.float64))
+        found = self.continuations.new_empty(steps, 6 * count)
+        for step in found:
+            self.graphs.run(self._search_step, rows, groups, beam)
+            step.copy_(self.continuations[: 6 * count])
+        slot = Slot(found.numel(), self.model.device)
+        slot.copy(found.flatten(), slot.tensor)
+        return slot, (steps, 3, groups, 2 * beam)
+
+    def _search_step(self, rows: int, groups: int, beam: int) -> None:
+        """Decodes one token of the uploaded rows of searches, and writes `continuations`."""
+        cache, decoder = self.search_cache, self.model.decoder
+        searches = SearchRows.unpack(self.uploads.arrived, self.totals, rows, groups, beam)
+        own, targets = searches.rows, searches.targets.flatten()
+        last, tokens = self.max_target_tokens - 1, self.search_tokens[own, None]
+        widths = last + 1, self.source_widths[-1]
+        batch = StepBatch(decoder, cache, tokens, widths, self.kernels, rows=own)
+        logits = self.output.float_logits(run_whole(batch))  # (R, V)
+        if self.config.forces_first:
+            force_first(logits, batch.positions[:, 0], self.first_ids[own])
+        cache.positions.index_copy_(0, own, batch.num_keys[0].clamp_max(last))
+        likely = logits.log_softmax(dim=-1).topk(min(2 * beam, logits.shape[1]))
+        found, next_tokens, parents = searches.advance(*likely, self.config.eos_id)
+        self.continuations[: found.numel()].copy_(found.flatten())
+        self.search_tokens.index_copy_(0, targets, next_tokens.flatten())
+        if beam > 1:
+            cache.copy_rows(parents.flatten(), targets, is_same_source=True)
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         self.uploads.send(np.array([rows, tokens]))
         places, values = self.uploads.arrived[: 2 * len(rows)].view(2, -1)
-        self.tokens.index_copy_(0, places, values)
+        self.search_tokens.index_copy_(0, places, values)
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
         count = next((size for size in MOVES if size >= len(source)), len(source))
         filler = [self.padding_row] * (count - len(source))
         self.uploads.send(np.array([source + filler, target + filler]))
-        self.graphs.run(self._move, count, is_same_source)
+        self.graphs.run(self._move, count)
         self.records.move(source, target)
+        if self.search_rows:
+            self._move_searches(count)
+            pairs = zip(source, target, strict=True)
+            moved = {new for old, new in pairs if old in self.search_rows}
+            self.search_rows = self.search_rows.difference(source, target) | moved
 
-    def _move(self, count: int, is_same_source: bool) -> None:
+    def _move(self, count: int) -> None:
         source, target = self.uploads.arrived[: 2 * count].view(2, count)
-        self.cache.copy_rows(source, target, is_same_source)
+        self.cache.copy_rows(source, target, is_same_source=False)
         for values in (self.tokens, self.first_ids):
             values.index_copy_(0, target, values[source])
 
+    def _move_searches(self, count: int) -> None:
+        source, target = self.uploads.arrived[: 2 * count].view(2, count)
+        cell = self.search_cache.cell
+        if cell.shape[1]:
+            cell.index_copy_(1, target, cell[:, source])
+        for values in (self.search_cache.positions, self.search_tokens):
+            values.index_copy_(0, target, values[source])
+
     def leave(self, first: int, end: int) -> None:
-        """Frees only records, because a decode step treats free rows as padding rows."""
+        # A decode step treats free rows as padding rows.
         self.records.leave(first)
+        self.search_rows = {row for row in self.search_rows if row < first}
 
 
 def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -> int:
     """Returns the default number of rows, a power of two from FEWEST_ROWS to MOST_ROWS.
 
     If the number is above FEWEST_ROWS, the rows take at most a quarter of the memory that remains
-    free beside the graphs. The graphs share the intermediate values of the largest batch.
+    free beside the graphs. The graphs share the intermediate values of the largest batch, or the
+    float32 logits and log-probabilities of searches.
     """
     config, size = model.config, model.dtype.itemsize
     source, target = round_up(limits.max_source_tokens), max_target_tokens(model, limits)
@@ -305,6 +367,7 @@ def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -
     row_bytes = row.num_bytes + config.target_vocab_size * size
     numbers = (5 + 2 * config.decoder_layers) * config.d_model + 2 * config.ffn_dim
     graph_bytes = max(limits.max_batch_tokens, source) * numbers * size
+    graph_bytes = max(graph_bytes, 8 * SEARCH_ROWS * config.target_vocab_size)
     rows = max(0, free_bytes - graph_bytes) // 4 // row_bytes
     return max(FEWEST_ROWS, min(MOST_ROWS, 1 << rows.bit_length() >> 1))
 
@@ -370,6 +433,5 @@ def launch_all(kernels: RowKernels, device: torch.device, dtype: torch.dtype) ->
             kernels.attend(heads, heads.clone(), heads.clone(), ids[0], new)
         kernels.embed(0 * ids, 0 * ids, vector[0], vector[0], 1.0)
         kernels.add_norm(vector, vector, norm)
-        kernels.write_weights(heads, heads, ids[0], torch.zeros(1, 1, device=device))
         kernels.recur(vector, vector, torch.zeros_like(vector[0]))
         kernels.choose(vector[0], ids[0], ids[0].clone())

@@ -23,9 +23,6 @@ ATTENTION_WARPS = 1
 """An H200 needs 4.3 µs with one warp, 6.0 µs with two, and 9.9 µs with four. This was measured for
 256 rows with 30 keys, and 8 heads of 64 numbers."""
 
-WARP_NUMBERS, MOST_WARPS = 2048, 16
-"""Numbers of a block of keys for each warp of `weights_kernel` (64 registers), and its warps."""
-
 ROW_WARPS = 4  # the time of these programs hardly depends on this number
 
 PART, PART_WARPS = 16384, 4  # number of logits that a program reads
@@ -56,16 +53,18 @@ class TritonKernels(RowKernels):
         value: Tensor,
         lengths: Tensor,
         new: KeyValue | None = None,
+        rows: Tensor | None = None,
     ) -> Tensor:
-        rows, heads, _, head_dim = query.shape
-        out = query.new_empty(rows, 1, heads, head_dim)
+        count, heads, _, head_dim = query.shape
+        out = query.new_empty(count, 1, heads, head_dim)
         new_key, new_value = (query, query) if new is None else new
         assert key.stride() == value.stride()
         assert new_key.stride() == new_value.stride()
         # Triton launches on PyTorch's current device, so this must be the device of the tensors.
         with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
-            attend_kernel[(rows, heads)](
-                *(query, key, value, lengths, new_key, new_value, out),
+            attend_kernel[(count, heads)](
+                *(query, key, value, lengths, lengths if rows is None else rows),
+                *(new_key, new_value, out),
                 *query.stride()[:2],
                 *key.stride()[:3],
                 *new_key.stride()[:2],
@@ -75,28 +74,10 @@ class TritonKernels(RowKernels):
                 padded_dim=triton.next_power_of_2(head_dim),
                 block=BLOCK,
                 has_new=new is not None,
+                has_rows=rows is not None,
                 num_warps=ATTENTION_WARPS,
             )
         return out.transpose(1, 2)
-
-    def write_weights(self, query: Tensor, key: Tensor, lengths: Tensor, weights: Tensor) -> None:
-        rows, heads, _, head_dim = query.shape
-        padded_keys = triton.next_power_of_2(key.shape[2])
-        padded_dim = triton.next_power_of_2(head_dim)
-        assert weights.is_contiguous()
-        with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
-            weights_kernel[(rows,)](
-                *(query, key, lengths, weights),
-                *query.stride()[:2],
-                *key.stride()[:3],
-                head_dim**-0.5,
-                key.shape[2],
-                heads=heads,
-                head_dim=head_dim,
-                padded_dim=padded_dim,
-                padded_keys=padded_keys,
-                num_warps=min(MOST_WARPS, max(1, padded_keys * padded_dim // WARP_NUMBERS)),
-            )
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
         width = x.shape[-1]
@@ -148,6 +129,7 @@ def attend_kernel(
     key,
     value,
     lengths,
+    rows,
     new_key,
     new_value,
     out,
@@ -164,13 +146,15 @@ def attend_kernel(
     padded_dim: tl.constexpr,
     block: tl.constexpr,
     has_new: tl.constexpr,
+    has_rows: tl.constexpr,
 ):
     """Computes the attention (B, 1, H, K) of one head of one row, into the contiguous `out`.
 
     With `has_new`, the last key and value of each row are in `new_key` and `new_value`, and are
     written to `key` and `value`. `lengths` includes them. The arguments from `query_row` on are
     distances in memory, in elements: between rows, heads, or keys of one head. `padded_dim` is a
-    power of two that is at least K. `block` keys are read at once.
+    power of two that is at least K. `block` keys are read at once. With `has_rows`, `rows` has the
+    row of `key` and `value`.
     """
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1).to(tl.int64)
@@ -178,8 +162,11 @@ def attend_kernel(
     dims = tl.arange(0, padded_dim)
     has_dim = dims < head_dim
     scaled_query = read(query + row * query_row + head * query_head + dims, has_dim) * scale
-    keys = key + row * key_row + head * key_head
-    values = value + row * key_row + head * key_head
+    cached_row = row
+    if has_rows:
+        cached_row = tl.load(rows + row)
+    keys = key + cached_row * key_row + head * key_head
+    values = value + cached_row * key_row + head * key_head
     largest = float("-inf")
     total = 0.0
     weighted_sum = tl.zeros([padded_dim], tl.float32)
@@ -209,46 +196,6 @@ def attend_kernel(
     weighted_sum = weighted_sum / tl.maximum(total, 1e-30)  # 0 for a row without keys
     target = out + (row * heads + head) * head_dim + dims
     tl.store(target, weighted_sum.to(out.dtype.element_ty), mask=has_dim)
-
-
-@triton.jit
-def weights_kernel(
-    query,
-    key,
-    lengths,
-    weights,
-    query_row,
-    query_head,
-    key_row,
-    key_head,
-    key_position,
-    scale,
-    columns,
-    heads: tl.constexpr,
-    head_dim: tl.constexpr,
-    padded_dim: tl.constexpr,
-    padded_keys: tl.constexpr,
-):
-    """Computes the mean of the heads' attention weights of one row, for all its keys at once.
-
-    `weights` is (B, S) for S `columns`. `padded_keys` is a power of two that is at least S.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    length = tl.load(lengths + row)
-    dims = tl.arange(0, padded_dim)
-    positions = tl.arange(0, padded_keys)
-    has_dim = dims < head_dim
-    is_key = positions < length
-    mask = is_key[:, None] & has_dim[None, :]
-    places = row * key_row + positions[:, None] * key_position + dims[None, :]
-    summed = tl.zeros([padded_keys], tl.float32)
-    for head in range(heads):
-        scaled_query = read(query + row * query_row + head * query_head + dims, has_dim) * scale
-        keys = read(key + head * key_head + places, mask)
-        scores = tl.where(is_key, tl.sum(keys * scaled_query[None, :], axis=1), float("-inf"))
-        exponentials = tl.exp(scores - tl.maximum(tl.max(scores, axis=0), -1e30))
-        summed += exponentials / tl.maximum(tl.sum(exponentials, axis=0), 1e-30)
-    tl.store(weights + row * columns + positions, summed / heads, mask=positions < columns)
 
 
 @triton.jit
