@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 
 from service.models.registry.cache import ModelCache, Record
-from service.models.registry.errors import (
-    CacheError,
-    DamagedFileError,
-    ManifestError,
-    MissingFilesError,
-    UnknownReferenceError,
-)
+from service.models.registry.errors import RegistryError
 from service.models.registry.files import ModelFile
 from service.models.registry.locate import locate, placements_of
 from service.models.registry.references import (
@@ -75,7 +69,7 @@ def test_reference_is_read_and_written_alike(
 )
 def test_what_is_no_reference_is_refused_with_its_shape(text: str) -> None:
     with pytest.raises(
-        UnknownReferenceError, match=r"is not a valid reference; write (hf|firefox):"
+        RegistryError, match=r"is not a valid reference; write (hf|firefox):"
     ) as told:
         parse_reference(text)
     assert repr(text) in str(told.value)
@@ -98,14 +92,14 @@ def test_what_is_no_reference_is_refused_with_its_shape(text: str) -> None:
 )
 def test_wrong_endpoint_is_refused_and_not_shown(text: str) -> None:
     """The address may contain a key."""
-    with pytest.raises(UnknownReferenceError, match="write openai:MODEL@http") as told:
+    with pytest.raises(RegistryError, match="write openai:MODEL@http") as told:
         parse_reference(text)
     assert "secret" not in str(told.value)
 
 
 @pytest.mark.parametrize("text", ["/models/a\nERROR b", "hf:a/b\r", "package:a\x1b[2K", "a\n.toml"])
 def test_reference_cannot_forge_a_line_of_the_log(text: str) -> None:
-    with pytest.raises(UnknownReferenceError, match="control characters") as raised:
+    with pytest.raises(RegistryError, match="control characters") as raised:
         read_entries([text])
     assert repr(text) in str(raised.value)
 
@@ -159,14 +153,13 @@ def test_every_fault_of_a_manifest_is_told_at_once(tmp_path: Path) -> None:
         "../x" = "12"
         """,
     )
-    with pytest.raises(ManifestError) as told:
+    with pytest.raises(RegistryError) as told:
         read_manifest(path)
     assert str(told.value).startswith(f"{path}: ")
     expected = ["'version'", "'sha'", "no reference", "'tpu'", "'int4'", "hf:a b", "'../x'", "'12'"]
-    assert [
-        part for part in expected if not any(part in fault for fault in told.value.faults)
-    ] == []
-    assert len(told.value.faults) == len(expected)
+    faults = str(told.value).removeprefix(f"{path}: ").split("; model")
+    assert [part for part in expected if not any(part in fault for fault in faults)] == []
+    assert len(faults) == len(expected)
 
 
 @pytest.mark.parametrize(
@@ -180,13 +173,13 @@ def test_every_fault_of_a_manifest_is_told_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_file_that_is_no_manifest_is_told(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(ManifestError) as told:
+    with pytest.raises(RegistryError) as told:
         read_manifest(write(tmp_path, text))
     assert words in str(told.value)
 
 
 def test_manifest_that_is_not_there_is_told() -> None:
-    with pytest.raises(ManifestError, match=r"/no/models\.toml: cannot be read: No such file"):
+    with pytest.raises(RegistryError, match=r"/no/models\.toml: cannot be read: No such file"):
         read_entries(["/no/models.toml"])
 
 
@@ -223,12 +216,12 @@ def test_all_that_lacks_is_told_with_the_command_that_fetches_it(cache: ModelCac
     folder = put(cache, PAIR, FILES)
     (folder / "model.ende.bin").write_bytes(b"weight")
     (folder / "vocab.ende.spm").unlink()
-    with pytest.raises(MissingFilesError) as told:
+    with pytest.raises(RegistryError) as told:
         locate([PACKAGE, PAIR, "hf:a/b@v-1", PACKAGE], cache, is_offline=False)
-    assert told.value.faults == [
-        f"{PAIR}: {folder}/model.ende.bin has 6 bytes, not 7",
-        f"{PAIR}: {folder}/vocab.ende.spm does not exist",
-        f"hf:a/b@v-1: all files, because it was never pulled into {cache.root}",
+    assert str(told.value).splitlines()[1:-1] == [
+        f"  {PAIR}: {folder}/model.ende.bin has 6 bytes, not 7",
+        f"  {PAIR}: {folder}/vocab.ende.spm does not exist",
+        f"  hf:a/b@v-1: all files, because it was never pulled into {cache.root}",
     ]
     assert "`regard models pull firefox:en-de hf:a/b@v-1`" in str(told.value)
     assert "REGARD_PULL" in str(told.value)
@@ -236,7 +229,7 @@ def test_all_that_lacks_is_told_with_the_command_that_fetches_it(cache: ModelCac
 
 def test_offline_the_way_out_is_another_machine(cache: ModelCache, tmp_path: Path) -> None:
     named = manifest(tmp_path / "my models.toml", PAIR, {"model.ende.bin": "0" * 64})
-    with pytest.raises(MissingFilesError) as told:
+    with pytest.raises(RegistryError) as told:
         locate([named], cache, is_offline=True)
     assert "all files (model.ende.bin)" in str(told.value)
     assert f"`regard models pull '{named}'`" in str(told.value)
@@ -248,7 +241,7 @@ def test_offline_the_way_out_is_another_machine(cache: ModelCache, tmp_path: Pat
 def test_part_of_a_file_is_no_file(cache: ModelCache) -> None:
     folder = put(cache, PAIR, FILES)
     (folder / "vocab.ende.spm").rename(folder / "vocab.ende.spm.part")
-    with pytest.raises(MissingFilesError, match=r"vocab\.ende\.spm does not exist"):
+    with pytest.raises(RegistryError, match=r"vocab\.ende\.spm does not exist"):
         locate([PAIR], cache, is_offline=True)
 
 
@@ -258,7 +251,7 @@ def test_flipped_byte_under_a_pinned_sum_is_refused(cache: ModelCache, tmp_path:
     named = manifest(tmp_path / "models.toml", PAIR, pins)
     assert locate([named], cache, is_offline=True)[0].place == str(folder)
     (folder / "model.ende.bin").write_bytes(b"weightz")
-    with pytest.raises(DamagedFileError) as told:
+    with pytest.raises(RegistryError) as told:
         locate([named], cache, is_offline=True)
     assert str(told.value) == (
         f"{folder}/model.ende.bin has the sha256 sum {sha256(b'weightz')}, "
@@ -270,7 +263,7 @@ def test_pins_hold_for_a_folder_of_ones_own(cache: ModelCache, tmp_path: Path) -
     (tmp_path / "ende").mkdir()
     (tmp_path / "ende" / "a.bin").write_bytes(b"a")
     named = manifest(tmp_path / "m.toml", "ende", {"a.bin": sha256(b"b"), "c.spm": "0" * 64})
-    with pytest.raises(DamagedFileError) as told:
+    with pytest.raises(RegistryError) as told:
         locate([named], cache, is_offline=True)
     assert f"{tmp_path}/ende/a.bin has the sha256 sum" in str(told.value)
     assert f"{tmp_path}/ende/c.spm cannot be read: No such file" in str(told.value)
@@ -281,10 +274,10 @@ def test_pins_hold_for_a_package(cache: ModelCache, tmp_path: Path) -> None:
     right = manifest(tmp_path / "a.toml", PACKAGE, {str(file): sha256(file.read_binary())})
     assert locate([right], cache, is_offline=True)[0].place == PACKAGE
     wrong = manifest(tmp_path / "b.toml", PACKAGE, {str(file): "0" * 64})
-    with pytest.raises(DamagedFileError, match=file.name):
+    with pytest.raises(RegistryError, match=file.name):
         locate([wrong], cache, is_offline=True)
     nowhere = manifest(tmp_path / "c.toml", "package:no-such", {"a": "0" * 64})
-    with pytest.raises(CacheError, match="no-such is not installed"):
+    with pytest.raises(RegistryError, match="no-such is not installed"):
         locate([nowhere], cache, is_offline=True)
 
 
@@ -301,7 +294,7 @@ def test_dtype_of_a_folder_holds_for_all_of_its_models(cache: ModelCache, tmp_pa
 
 
 def test_home_that_nobody_knows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CacheError, match="~nobody-of-that-name.*REGARD_MODEL_CACHE"):
+    with pytest.raises(RegistryError, match="~nobody-of-that-name.*REGARD_MODEL_CACHE"):
         ModelCache.at("~nobody-of-that-name/x")
     monkeypatch.setenv("HOME", "/home/me")
     assert ModelCache.at("~/.cache/regard").root == Path("/home/me/.cache/regard")
@@ -309,7 +302,7 @@ def test_home_that_nobody_knows_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CacheError, match="cannot be written: .*REGARD_MODEL_CACHE"):
+    with pytest.raises(RegistryError, match="cannot be written: .*REGARD_MODEL_CACHE"):
         put_record(ModelCache(tmp_path / "file"))
 
 
@@ -339,7 +332,7 @@ def test_record_that_cannot_be_written_leaves_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
-        with pytest.raises(CacheError, match="cannot be written: No space left"):
+        with pytest.raises(RegistryError, match="cannot be written: No space left"):
             cache.save(Record(PAIR, "other", "1", ()))
     assert read_folder(cache.root) == before
     assert cache.record(parse_reference(PAIR)) == RECORD

@@ -3,7 +3,7 @@
 Each file imports only from the files above it, except for the last four, which use the network and
 which `commands` imports inside functions.
 
-    errors       the error tree
+    errors       the two errors
     files        published and stored files, with their checksums
     references   names of models, and manifests
     cache        the folder of pulled models, with their records

@@ -24,7 +24,7 @@ from service.models.registry.download import (
     fetching_forbidden,
     shown,
 )
-from service.models.registry.errors import CacheError, DamagedFileError, RegistryError
+from service.models.registry.errors import RegistryError
 from service.models.registry.files import BLOCK_BYTES, ModelFile, measure
 from service.models.registry.references import PACKAGE_SUFFIX, REVISION, ModelEntry
 
@@ -105,7 +105,7 @@ def unpack(archive: Path, folder: Path) -> tuple[ModelFile, ...]:
                 with package.open(info) as content, complete_file(folder / name, True) as output:
                     shutil.copyfileobj(content, output, BLOCK_BYTES)
     except (BadZipFile, EOFError, ValueError, RuntimeError, zlib.error) as error:
-        raise DamagedFileError(f"{archive} is cut short or damaged: {error}") from error
+        raise RegistryError(f"{archive} is cut short or damaged: {error}") from error
     return tuple(measure(name, folder / name) for name in members)
 
 
@@ -130,7 +130,7 @@ def _members(package: ZipFile, archive: Path) -> dict[str, ZipInfo]:
 def unpacked(path: Path, cache: ModelCache) -> Path:
     """Returns the folder in the cache with the files of a package, which is unpacked once."""
     if not path.is_file():
-        raise CacheError(f"{path} does not exist, or is not a file")
+        raise RegistryError(f"{path} does not exist, or is not a file")
     digest = str(measure(path.name, path).sha256)
     folder = cache.root / FOLDER / digest[:REVISION_DIGITS] / path.name.removesuffix(PACKAGE_SUFFIX)
     if not (folder / METADATA).is_file():

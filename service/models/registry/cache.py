@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from service.disk import complete_file
-from service.models.registry.errors import CacheError
+from service.models.registry.errors import RegistryError
 from service.models.registry.files import ModelFile, differing
 from service.models.registry.references import COMMIT, ModelEntry
 
@@ -55,7 +55,7 @@ class ModelCache:
         try:
             return cls(Path(path).expanduser())
         except RuntimeError as error:
-            raise CacheError(f"{path}: {error}; set REGARD_MODEL_CACHE to a folder") from error
+            raise RegistryError(f"{path}: {error}; set REGARD_MODEL_CACHE to a folder") from error
 
     def folder(self, record: Record) -> Path:
         return self.root / record.folder
@@ -91,7 +91,7 @@ class ModelCache:
             with complete_file(path, is_durable=True) as file:
                 file.write(json.dumps(content, indent=1).encode() + b"\n")
         except OSError as error:
-            raise CacheError(
+            raise RegistryError(
                 f"{path} cannot be written: {error.strerror}; "
                 "set REGARD_MODEL_CACHE to a folder that can be written"
             ) from error
@@ -126,9 +126,9 @@ def _read_record(path: Path) -> Record:
         folder = _inside(content["folder"])
         return Record(str(content["reference"]), folder, str(content["revision"]), files)
     except OSError as error:
-        raise CacheError(f"{path} cannot be read: {error.strerror}") from error
+        raise RegistryError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CacheError(
+        raise RegistryError(
             f"{path} is damaged ({error!r}); delete it and pull the model again"
         ) from error
 

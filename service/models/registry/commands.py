@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from model.errors import ModelError
 from service.console import INTERRUPTED, read_settings, say, stop
 from service.models.registry.cache import ModelCache, Record
-from service.models.registry.errors import CacheError, RegistryError
+from service.models.registry.errors import RegistryError
 from service.models.registry.files import differing
 from service.models.registry.locate import (
     LocatedModel,
@@ -122,7 +122,7 @@ def _row(entry: ModelEntry, cache: ModelCache) -> tuple[str, ...]:
 def _exists(place: str) -> bool:
     try:
         return root_of(place).exists()
-    except CacheError:  # a package that is not installed
+    except RegistryError:  # a package that is not installed
         return False
 
 
@@ -284,7 +284,7 @@ def expanded(references: Iterable[str], cache: ModelCache, settings: Settings) -
             records = [each.reference for each in cache.records()]
             pairs = [each for each in records if each.startswith(Source.FIREFOX)]
             if not pairs:
-                raise CacheError(
+                raise RegistryError(
                     f"{ALL_FIREFOX}: no model of Firefox was pulled into {cache.root}; "
                     "start the server with REGARD_PULL=true"
                 )

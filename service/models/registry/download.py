@@ -22,12 +22,7 @@ import httpx2
 from huggingface_hub.utils.tqdm import tqdm
 
 from service.disk import complete_file
-from service.models.registry.errors import (
-    CacheError,
-    DamagedFileError,
-    RegistryError,
-    TransientError,
-)
+from service.models.registry.errors import RegistryError, TransientError
 from service.models.registry.files import BLOCK_BYTES, ModelFile, difference
 
 T = TypeVar("T")
@@ -213,8 +208,8 @@ def _unpacked(blocks: Iterator[bytes]) -> Iterator[bytes]:
         raise EOFError("the file is cut short")
 
 
-def damaged_download(file: ModelFile, target: Path, reason: str) -> DamagedFileError:
-    return DamagedFileError(
+def damaged_download(file: ModelFile, target: Path, reason: str) -> RegistryError:
+    return RegistryError(
         f"{target}: the download from {shown(file.url)} {reason}; "
         "it was deleted, run the same command again"
     )
@@ -234,7 +229,7 @@ def disk_errors(target: Path, setting: str = CACHE_SETTING) -> Iterator[None]:
                 f"the disk is full: {target} cannot be written. Complete files are kept: free some "
                 f"space and run the same command, or set {setting} to another disk"
             ) from error
-        raise CacheError(
+        raise RegistryError(
             f"{target} cannot be written: {error.strerror or error}; "
             f"set {setting} to a folder that can be written"
         ) from error

@@ -10,7 +10,7 @@ from typing import TypeGuard
 from model.checkpoints.families.ctranslate2_folder import WEIGHTS as CONVERTED
 from model.checkpoints.formats.files import INDEX, WEIGHTS
 from model.regular_files import MAX_WEIGHT_BYTES, check_file
-from service.models.registry.errors import DamagedFileError, RegistryError
+from service.models.registry.errors import RegistryError
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 BLOCK_BYTES = 1 << 18
@@ -72,7 +72,7 @@ def with_pins(files: Sequence[ModelFile], pins: Mapping[str, str]) -> tuple[Mode
         if (pin := pins.get(file.name)) and file.sha256 not in (None, pin)
     ]
     if wrong:
-        raise DamagedFileError("; ".join(wrong))
+        raise RegistryError("; ".join(wrong))
     return tuple(replace(file, sha256=pins.get(file.name, file.sha256)) for file in files)
 
 

@@ -32,7 +32,7 @@ from service.models.registry.download import (
     shown,
     status_error,
 )
-from service.models.registry.errors import DamagedFileError, RegistryError, TransientError
+from service.models.registry.errors import RegistryError, TransientError
 from service.models.registry.files import (
     ModelFile,
     choose_files,
@@ -154,7 +154,7 @@ class Hub:
                 raise RegistryError(f"{shown(url)} cannot be fetched: {error}") from error
             except OSError as error:
                 if error.errno is None:  # huggingface_hub found a wrong file length
-                    raise DamagedFileError(f"{shown(url)} is damaged: {error}") from error
+                    raise RegistryError(f"{shown(url)} is damaged: {error}") from error
                 raise
 
         return self.http.retry(url, attempt)

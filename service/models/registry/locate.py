@@ -13,7 +13,7 @@ from model.checkpoints.load import ModelFiles
 from service.disk import PARTIAL
 from service.models.catalog import find_local
 from service.models.registry.cache import ModelCache, Record
-from service.models.registry.errors import CacheError, DamagedFileError, MissingFilesError
+from service.models.registry.errors import RegistryError
 from service.models.registry.files import ModelFile, differing, measure
 from service.models.registry.references import PACKAGE_SUFFIX, ModelEntry, Source, read_entries
 from service.models.remote import find_remote
@@ -33,10 +33,12 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
     entries = read_entries(references)
     missing = [fault for entry in entries for fault in missing_files(entry, cache)]
     if missing:
-        raise MissingFilesError(missing, _advice(references, cache, is_offline))
+        lines = [f"  {fault}" for fault in missing]
+        advice = _advice(references, cache, is_offline)
+        raise RegistryError("\n".join(["models are not complete:", *lines, advice]))
     damaged = [fault for entry in entries for fault in broken_pins(entry, cache)]
     if damaged:
-        raise DamagedFileError("; ".join(damaged))
+        raise RegistryError("; ".join(damaged))
     return [place_of(entry, cache) for entry in entries]
 
 
@@ -60,7 +62,7 @@ def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
         return LocatedModel(entry, str(entry))
     record = cache.record(entry)
     if record is None:
-        raise CacheError(f"{entry} was never pulled into {cache.root}")
+        raise RegistryError(f"{entry} was never pulled into {cache.root}")
     return LocatedModel(entry, str(cache.folder(record)), record)
 
 
@@ -79,7 +81,7 @@ def root_of(place: str) -> Path:
     try:
         return Path(str(metadata.distribution(name).locate_file("")))
     except (metadata.PackageNotFoundError, ValueError) as error:
-        raise CacheError(f"the package {name} is not installed") from error
+        raise RegistryError(f"the package {name} is not installed") from error
 
 
 def installed_sums(package: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from service.models.prompts import PROMPTS
-from service.models.registry.errors import ManifestError, UnknownReferenceError
+from service.models.registry.errors import RegistryError
 from service.models.registry.files import is_sha256
 from service.models.remote import find_remote
 from service.settings import DEVICE
@@ -78,7 +78,7 @@ def parse_reference(text: str) -> ModelEntry:
             return _parse_pulled(source, text)
     if text.startswith(Source.OPENAI):
         if not find_remote(text):
-            raise UnknownReferenceError(
+            raise RegistryError(
                 "an openai: reference is not valid; write openai:MODEL@http://HOST:PORT/v1#en-de, "
                 "or add &prompt=NAME, &first or both in this order; NAME is one of "
                 f"{', '.join(PROMPTS)}"
@@ -93,7 +93,7 @@ def parse_reference(text: str) -> ModelEntry:
 def require_one_line(text: str) -> None:
     """Refuses control characters, because a line break could forge lines of the log."""
     if CONTROL.search(text):
-        raise UnknownReferenceError(f"{text!r} contains control characters; remove them")
+        raise RegistryError(f"{text!r} contains control characters; remove them")
 
 
 def _parse_pulled(source: Source, text: str) -> ModelEntry:
@@ -105,7 +105,7 @@ def _parse_pulled(source: Source, text: str) -> ModelEntry:
     }[source]
     is_revision = REVISION.fullmatch(revision) and ".." not in revision if at else True
     if not pattern.fullmatch(name) or ".." in name or not is_revision:
-        raise UnknownReferenceError(f"{text!r} is not a valid reference; write {shape}")
+        raise RegistryError(f"{text!r} is not a valid reference; write {shape}")
     return ModelEntry(source, name, revision)
 
 
@@ -125,18 +125,19 @@ def read_manifest(path: Path) -> list[ModelEntry]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ManifestError(str(path), [f"cannot be read: {error.strerror}"]) from error
+        raise RegistryError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ManifestError(str(path), [f"is not TOML: {error}"]) from error
+        raise RegistryError(f"{path}: is not TOML: {error}") from error
     faults = [
         f"{key!r} is not a known key; only [[model]] is known" for key in content if key != "model"
     ]
     tables = content.get("model")
     if not isinstance(tables, list) or not tables:
-        raise ManifestError(str(path), [*faults, "it has no [[model]] table"])
+        faults.append("it has no [[model]] table")
+        tables = []
     entries = [_read_model(table, n, path.parent, faults) for n, table in enumerate(tables, 1)]
     if faults:
-        raise ManifestError(str(path), faults)
+        raise RegistryError(f"{path}: {'; '.join(faults)}")
     return entries
 
 
@@ -167,7 +168,7 @@ def _read_reference(text: Any, name: str, folder: Path, faults: list[str]) -> Mo
         return reference
     try:
         reference = parse_reference(text)
-    except UnknownReferenceError as error:
+    except RegistryError as error:
         faults.append(f"{name}: {error}")
     if reference.source is Source.FOLDER:
         return ModelEntry(Source.FOLDER, str(folder / reference.name))
