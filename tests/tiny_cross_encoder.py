@@ -1,6 +1,5 @@
 """Folders of cross-encoders with random weights, made by transformers."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,8 @@ from transformers import (
     XLMRobertaConfig,
     XLMRobertaForSequenceClassification,
 )
+
+from tests.tiny_text import write_json, write_modules
 
 WORDS = "<s> <pad> </s> <unk> the cat sat on a mat train is late where did who runs home .".split()
 SIZES: dict[str, Any] = {
@@ -94,20 +95,14 @@ def make_modular(folder: Path, activation: str | None = None, *others: tuple[str
 
     `others` has the folder and the kind of each module after the transformer.
     """
-    modules = [
-        {"idx": number, "name": str(number), "path": path, "type": f"{MODULES}.{kind}"}
-        for number, (path, kind) in enumerate(
-            [("", "base.modules.transformer.Transformer"), *others]
-        )
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-    own: dict[str, Any] = {"model_type": "CrossEncoder", "prompts": {}}
-    own["activation_fn"] = activation
-    path = folder / "config_sentence_transformers.json"
-    path.write_text(json.dumps(own | {"default_prompt_name": None}), encoding="utf-8")
+    kinds = [("", "base.modules.transformer.Transformer"), *others]
+    write_modules(folder, *((place, f"{MODULES}.{kind}") for place, kind in kinds))
+    own = {"model_type": "CrossEncoder", "activation_fn": activation}
+    empty: dict[str, Any] = {"prompts": {}, "default_prompt_name": None}
+    write_json(folder / "config_sentence_transformers.json", own | empty)
     task = {"transformer_task": "sequence-classification", "module_output_name": "scores"}
     if not others:
-        (folder / "sentence_bert_config.json").write_text(json.dumps(task), encoding="utf-8")
+        write_json(folder / "sentence_bert_config.json", task)
 
 
 def write_cross_encoder(folder: Path, family: str = "bert", **changes: Any) -> Any:

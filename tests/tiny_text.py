@@ -25,7 +25,6 @@ OPTIONS: dict[str, Any] = {
     "max_position_embeddings": 24,
 }
 MODULES = ["Transformer", "Pooling", "Normalize"]
-DENSE = {"in_features": 16, "out_features": 6, "bias": True}
 TANH = "torch.nn.modules.activation.Tanh"
 
 
@@ -68,6 +67,26 @@ def change_json(path: Path, **changes: Any) -> None:
     write_json(path, json.loads(path.read_text(encoding="utf-8")) | changes)
 
 
+def write_modules(folder: Path, *modules: tuple[str, str]) -> None:
+    """Writes `modules.json`, given the folder and the class of each module."""
+    listed = [
+        {"idx": number, "name": str(number), "path": place, "type": kind}
+        for number, (place, kind) in enumerate(modules)
+    ]
+    write_json(folder / "modules.json", listed)
+
+
+def write_dense(
+    folder: Path, weight: torch.Tensor, bias: torch.Tensor | None = None, **options: Any
+) -> None:
+    """Writes a Dense module of sentence-transformers."""
+    outputs, inputs = weight.shape
+    sizes = {"in_features": inputs, "out_features": outputs, "bias": bias is not None}
+    write_json(folder / "config.json", sizes | options)
+    biases = {} if bias is None else {"linear.bias": bias}
+    save_file({"linear.weight": weight, **biases}, folder / "model.safetensors")
+
+
 def save_shards(
     folder: Path,
     state: dict[str, torch.Tensor],
@@ -100,18 +119,12 @@ def write_model(folder: Path, modules: list[str] = MODULES, **changes: Any) -> P
     """Writes a sentence-transformers folder; its Dense has 6 outputs and tanh."""
     write_encoder(folder, **changes)
     places = ["" if not number else f"{number}_{kind}" for number, kind in enumerate(modules)]
-    listed = [
-        {"idx": number, "path": place, "type": f"sentence_transformers.models.{kind}"}
-        for number, (kind, place) in enumerate(zip(modules, places, strict=True))
-    ]
-    write_json(folder / "modules.json", listed)
+    kinds = [f"sentence_transformers.models.{kind}" for kind in modules]
+    write_modules(folder, *zip(places, kinds, strict=True))
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": 12})
     write_json(folder / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True})
     for kind, place in zip(modules, places, strict=True):
         if kind == "Dense":
-            write_json(folder / place / "config.json", {**DENSE, "activation_function": TANH})
-            generator = torch.Generator().manual_seed(4)
-            weight = torch.randn(6, 16, generator=generator)
-            state = {"linear.weight": weight, "linear.bias": weight[:, 0].clone()}
-            save_file(state, folder / place / "model.safetensors")
+            weight = torch.randn(6, 16, generator=torch.Generator().manual_seed(4))
+            write_dense(folder / place, weight, weight[:, 0].clone(), activation_function=TANH)
     return folder

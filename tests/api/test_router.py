@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from tests.api.servers import AnyServer, running
-from tests.parity.test_routers import TEXTS, write_dense, write_sparse
+from tests.parity.test_routers import TEXTS, write_means, write_sparse
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyServer]:
     folder = tmp_path_factory.mktemp("models")
-    write_dense(folder / "dense")
+    write_means(folder / "dense")
     write_sparse(folder / "sparse")
     with running(models=(str(folder / "dense"), str(folder / "sparse"))) as server:
         yield server

@@ -17,17 +17,15 @@ from torch import Tensor
 from transformers import BertConfig, BertModel
 
 from model.backends.encoder_batch import padded_batch, run_layers
-from model.checkpoints.embedding import load_embedding_model
-from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.encoding.embedding import EmbeddingJob, Vectors, count_visible, embed
 from model.errors import CheckpointError
 from service.models.served import ServedEmbedder
 from service.tasks.reranking import max_sim
+from tests.embedding_reference import embed_alone_and_together, load_folder
 from tests.hf_files import randomize
 from tests.tiny_cross_encoder import DEBERTA
-from tests.tiny_text import WORDS, change_json, tokenizer, write_json
+from tests.tiny_text import WORDS, change_json, tokenizer, write_dense, write_json, write_modules
 
-CPU = torch.device("cpu")
 POINT = WORDS.index(".")
 QUERY, LENGTH = "hello world", 12
 TEXTS = ["hello world . a b", "un ##believ able . . c", "hello " * 40]
@@ -83,8 +81,7 @@ def write(folder: Path, layout: str = "pylate") -> tuple[Any, Tensor]:
         ("", "sentence_transformers.models.Transformer"),
         ("1_Dense", "pylate.models.Dense.Dense"),
     ]
-    dense: dict[str, Any] = {"in_features": 32, "out_features": 8, "bias": False}
-    dense["activation_function"] = "torch.nn.modules.linear.Identity"
+    dense: dict[str, Any] = {"activation_function": "torch.nn.modules.linear.Identity"}
     own = dict(PYLATE)
     if layout == "sentence-transformers":
         package = "sentence_transformers.base.modules"
@@ -105,20 +102,14 @@ def write(folder: Path, layout: str = "pylate") -> tuple[Any, Tensor]:
         expansion = {"strategy": "fixed", "attend": False, "token": None, "length": LENGTH}
         options = {"query_expansion": expansion, "document_length": 20, "query_length": None}
         write_json(folder / "sentence_bert_config.json", options)
-    listed = [
-        {"idx": number, "name": str(number), "path": place, "type": kind}
-        for number, (place, kind) in enumerate(kinds)
-    ]
-    write_json(folder / "modules.json", listed)
+    write_modules(folder, *kinds)
     write_json(folder / "config_sentence_transformers.json", own)
-    write_json(folder / "1_Dense" / "config.json", dense)
-    save_file({"linear.weight": weight}, folder / "1_Dense" / "model.safetensors")
+    write_dense(folder / "1_Dense", weight, **dense)
     return model, weight
 
 
 def read(folder: Path) -> tuple[ServedEmbedder, Any]:
-    (files,) = find_embedding_models(str(folder))
-    return ServedEmbedder.load(files), load_embedding_model(files, CPU, "auto")
+    return load_folder(folder, "auto")
 
 
 def expected_ids(text: str, marker: int, limit: int) -> list[int]:
@@ -161,9 +152,7 @@ def test_vectors_do_not_depend_on_the_batch(tmp_path: Path) -> None:
     ids = [forms["query"].read(text, "", "right").ids for text in ("a", "b", QUERY, "a b c")]
     ids += [forms["document"].read(text, "", "right").ids for text in TEXTS]
     jobs = [EmbeddingJob(each, is_per_token=True) for each in ids]
-    together = embed(ours, jobs, slice_tokens=24)
-    for job, vectors in zip(jobs, together, strict=True):
-        np.testing.assert_array_equal(embed(ours, [job])[0], vectors)
+    together = embed_alone_and_together(ours, jobs, slice_tokens=24)
     visible = [count_visible(each, MASK_ID) for each in ids]
     padded = padded_batch(ours.encoder, ids, visible)  # as on a GPU
     with torch.inference_mode():
@@ -183,25 +172,42 @@ def test_max_sim_is_the_sum_of_the_largest_products() -> None:
     assert max_sim(query, document[:0]) == 0.0
 
 
+DEBERTA_CONFIG = {
+    **SIZES,
+    **DEBERTA,
+    "model_type": "deberta-v2",
+    "type_vocab_size": 0,
+    "architectures": ["DebertaV2Model"],
+}
+EXPANSION = {"query_expansion": {"strategy": "min", "length": 8}}
+PROMPTS = "config_sentence_transformers.json"
+
+
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("layout", "file", "changes", "message"),
     [
-        ({"query_prefix": "query: "}, "'query: ' and '.D. ', needed: two tokens of tok"),
-        ({"query_length": 0.5}, "query_length is 0.5"),
+        ("pylate", PROMPTS, {"query_prefix": "query: "}, "'query: ' and '.D. ', needed: two tok"),
+        ("pylate", PROMPTS, {"query_length": 0.5}, "query_length is 0.5"),
+        (
+            "pylate",
+            "config.json",
+            DEBERTA_CONFIG,
+            "DeBERTa cannot leave the tokens that fill queries",
+        ),
+        (
+            "sentence-transformers",
+            "sentence_bert_config.json",
+            EXPANSION,
+            "strategy of query_expansion is 'min', supported: 'fixed'",
+        ),
     ],
 )
-def test_other_settings_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    write(tmp_path)
-    change_json(tmp_path / "config_sentence_transformers.json", **changes)
+def test_other_settings_are_refused(
+    tmp_path: Path, layout: str, file: str, changes: dict[str, Any], message: str
+) -> None:
+    write(tmp_path, layout)
+    change_json(tmp_path / file, **changes)
     with pytest.raises(CheckpointError, match=message):
-        read(tmp_path)
-
-
-def test_deberta_that_hides_what_fills_queries_is_refused(tmp_path: Path) -> None:
-    write(tmp_path)
-    options = {**SIZES, **DEBERTA, "model_type": "deberta-v2", "architectures": ["DebertaV2Model"]}
-    write_json(tmp_path / "config.json", options)
-    with pytest.raises(CheckpointError, match="DeBERTa cannot leave the tokens that fill queries"):
         read(tmp_path)
 
 
@@ -211,14 +217,4 @@ def test_tokenizer_without_a_mask_is_refused(tmp_path: Path) -> None:
     made.add_tokens(["[Q] ", "[D] "])
     made.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(CheckpointError, match=r"no token that fills queries: \[MASK\], <mask>"):
-        read(tmp_path)
-
-
-def test_other_expansion_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, "sentence-transformers")
-    expansion = {"query_expansion": {"strategy": "min", "length": 8}}
-    change_json(tmp_path / "sentence_bert_config.json", **expansion)
-    with pytest.raises(
-        CheckpointError, match="strategy of query_expansion is 'min', supported: 'fixed'"
-    ):
         read(tmp_path)

@@ -21,6 +21,8 @@ from torch.testing import assert_close
 from transformers import (
     BertConfig,
     BertModel,
+    CamembertConfig,
+    CamembertModel,
     DebertaV2Config,
     DebertaV2Model,
     DistilBertConfig,
@@ -29,16 +31,26 @@ from transformers import (
     Gemma3TextModel,
     GteConfig,
     GteModel,
+    ModernBertConfig,
+    ModernBertModel,
+    MPNetConfig,
+    MPNetModel,
     NomicBertConfig,
     NomicBertModel,
     PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3Model,
+    RobertaConfig,
+    RobertaModel,
+    XLMRobertaConfig,
+    XLMRobertaModel,
 )
+from transformers.activations import ACT2FN
 
 from model.backends.encoder_batch import padded_batch, run_layers
 from model.checkpoints.embedding import load_embedding_model
-from model.checkpoints.families.sentence_transformers import find_embedding_models, load_tokenizer
+from model.checkpoints.families.encoder_family import ACTIVATIONS
+from model.checkpoints.families.sentence_transformers import EmbeddingFiles, find_embedding_models
 from model.checkpoints.families.text_encoders import FAMILIES, read_config
 from model.checkpoints.formats.files import read_options
 from model.config import Pooling
@@ -55,12 +67,13 @@ from model.inspection.query import (
     Reduction,
     TraceQuery,
 )
-from service.models.served import ServedEmbedder
+from model.layers.block import ACTIVATIONS as LAYER_ACTIVATIONS
 from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_steps
+from tests.embedding_reference import CPU, embed_alone_and_together, load_folder
 from tests.hf_files import randomize
 from tests.text_tokenizers import KINDS
 from tests.tiny_cross_encoder import DEBERTA
-from tests.tiny_text import write_json
+from tests.tiny_text import write_dense, write_json, write_modules
 
 SIZES: dict[str, Any] = {
     "vocab_size": 1000,
@@ -77,6 +90,11 @@ DISTIL_SIZES: dict[str, Any] = {
     "n_heads": 4,
     "hidden_dim": 64,
     "max_position_embeddings": 300,
+}
+MODERN: dict[str, Any] = {
+    "local_attention": 16,
+    **dict.fromkeys(("pad_token_id", "cls_token_id", "bos_token_id"), 0),
+    **dict.fromkeys(("sep_token_id", "eos_token_id"), 1),
 }
 TEXTS = ["hello world", "a b c . hello", "the cat sat on the mat " * 12, "un ##believ able."]
 PROMPT = "query: "
@@ -160,7 +178,35 @@ class Jina(nn.Module):
         save_file(kept, folder / "model.safetensors")
 
 
+def without_padding(kind: Any, config: Any, **changes: Any) -> Case:
+    """Returns a case whose texts have no id 1: RoBERTa's code counts no positions of padding.
+
+    The longest text is longer than the distance at which MPNet's buckets end.
+    """
+    return Case(lambda: kind(config(**SIZES | changes)), tokenizer="BPE", around=("<s>", "$A"))
+
+
 CASES = {
+    "bert": Case(lambda: BertModel(BertConfig(**SIZES))),
+    "roberta": without_padding(
+        RobertaModel, RobertaConfig, type_vocab_size=1, layer_norm_eps=1e-5, hidden_act="relu"
+    ),
+    "roberta, other padding": without_padding(RobertaModel, RobertaConfig, pad_token_id=3),
+    "xlm-roberta": without_padding(XLMRobertaModel, XLMRobertaConfig, type_vocab_size=1),
+    "camembert": without_padding(CamembertModel, CamembertConfig, type_vocab_size=1),
+    "mpnet": without_padding(MPNetModel, MPNetConfig),
+    "mpnet, other padding": without_padding(MPNetModel, MPNetConfig, pad_token_id=0),
+    "modernbert": Case(lambda: ModernBertModel(ModernBertConfig(**SIZES | MODERN))),
+    "modernbert, other layers": Case(
+        lambda: ModernBertModel(
+            ModernBertConfig(
+                **SIZES | MODERN,
+                layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                hidden_activation="relu",
+                norm_eps=1e-3,
+            )
+        )
+    ),
     "gte": Case(lambda: GteModel(GteConfig(**SIZES)), pooling=Pooling.CLS),
     "gte of Alibaba": Case(
         gte_with_longer_texts,
@@ -282,18 +328,12 @@ def theirs(case: Case, tmp_path: Path) -> Any:
     saved(tokenizer_object=tokenizer).save_pretrained(tmp_path)
     kinds = ["Transformer", "Pooling", *["Dense"] * len(case.dense), "Normalize"]
     places = ["", *(f"{number}_{kind}" for number, kind in enumerate(kinds) if number)]
-    modules = [
-        {"idx": number, "path": place, "type": f"sentence_transformers.models.{kind}"}
-        for number, (kind, place) in enumerate(zip(kinds, places, strict=True))
-    ]
-    write_json(tmp_path / "modules.json", modules)
+    classes = [f"sentence_transformers.models.{kind}" for kind in kinds]
+    write_modules(tmp_path, *zip(places, classes, strict=True))
     write_json(tmp_path / "1_Pooling" / "config.json", {"pooling_mode": case.pooling.value})
     write_json(tmp_path / "config_sentence_transformers.json", {"prompts": {"query": PROMPT}})
     for place, weight in zip(places[2:], dense_weights(case), strict=False):
-        sizes = {"out_features": weight.shape[0], "in_features": weight.shape[1]}
-        identity = {"activation_function": IDENTITY, "bias": False}
-        write_json(tmp_path / place / "config.json", sizes | identity)
-        save_file({"linear.weight": weight}, tmp_path / place / "model.safetensors")
+        write_dense(tmp_path / place, weight, activation_function=IDENTITY)
     return model
 
 
@@ -314,14 +354,10 @@ def pooled(states: Tensor, case: Case) -> Tensor:
 def test_vectors_and_maps_are_those_of_transformers(
     case: Case, theirs: Any, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    (files,) = find_embedding_models(str(tmp_path))
-    ours = load_embedding_model(files, torch.device("cpu"), "float32")
-    tokenizer, reference = (
-        load_tokenizer(files, ours.config),
-        PreTrainedTokenizerFast.from_pretrained(tmp_path),
-    )
+    served, ours = load_folder(tmp_path)
+    reference = PreTrainedTokenizerFast.from_pretrained(tmp_path)
     texts = [ours.config.prompts["query"] + text for text in TEXTS]
-    ids = [tokenizer.tokenize(text).tokenized.ids for text in texts]
+    ids = [served.tokenizer.tokenize(text).tokenized.ids for text in texts]
     assert ids == [reference(text.strip())["input_ids"] for text in texts]
     found = embed(ours, [EmbeddingJob(each) for each in ids])
     theirs.set_attn_implementation("eager")
@@ -338,14 +374,11 @@ def test_vectors_and_maps_are_those_of_transformers(
 
 
 def test_a_vector_does_not_depend_on_the_batch(theirs: Any, tmp_path: Path) -> None:
-    (files,) = find_embedding_models(str(tmp_path))
-    ours = load_embedding_model(files, torch.device("cpu"), "float32")
+    _, ours = load_folder(tmp_path)
     rng = np.random.default_rng(1)
     lengths = [1, 2, 2, 3, 9, 9, 9, 40, 90]
     jobs = [EmbeddingJob(rng.integers(999, size=n).tolist()) for n in lengths]
-    alone = [embed(ours, [job])[0] for job in jobs]
-    for vector, other in zip(alone, embed(ours, jobs, slice_tokens=100), strict=True):
-        np.testing.assert_array_equal(vector, other)
+    alone = embed_alone_and_together(ours, jobs, slice_tokens=100)
     padded = padded_batch(ours.encoder, [job.ids for job in jobs])  # as on a GPU
     for _ in run_layers(padded, padded.num_tokens):
         pass
@@ -361,12 +394,8 @@ def test_prompt_may_be_left_out_of_pooling(case: Case, theirs: Any, tmp_path: Pa
     """
     options = {"pooling_mode": [*Pooling], "include_prompt": False}
     write_json(tmp_path / "1_Pooling" / "config.json", options)
-    (files,) = find_embedding_models(str(tmp_path))
-    ours = load_embedding_model(files, torch.device("cpu"), "float32")
-    reader, tokenizer = (
-        ServedEmbedder.load(files).reader,
-        PreTrainedTokenizerFast.from_pretrained(tmp_path),
-    )
+    served, ours = load_folder(tmp_path)
+    reader, tokenizer = served.reader, PreTrainedTokenizerFast.from_pretrained(tmp_path)
     has_end = not case.around or case.around[-1] != "$A"
     jobs, expected = [], []
     for prompt, text in itertools.product(("", PROMPT), TEXTS):
@@ -388,10 +417,8 @@ def test_prompt_may_be_left_out_of_pooling(case: Case, theirs: Any, tmp_path: Pa
         }
         expected.append(F.normalize(torch.cat([parts[way] for way in Pooling]), dim=0))
     jobs.append(EmbeddingJob(jobs[-1].ids))  # beside one of equal length whose prompt is left out
-    found = embed(ours, jobs)
+    found = embed_alone_and_together(ours, jobs)
     assert_close(torch.from_numpy(np.stack(found[:-1])), torch.stack(expected), **TOLERANCE)
-    for job, vector in zip(jobs, found, strict=True):
-        np.testing.assert_array_equal(embed(ours, [job])[0], vector)
     padded = padded_batch(ours.encoder, [job.ids for job in jobs])  # as on a GPU
     for _ in run_layers(padded, padded.num_tokens):
         pass
@@ -401,19 +428,16 @@ def test_prompt_may_be_left_out_of_pooling(case: Case, theirs: Any, tmp_path: Pa
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
 def test_other_precisions_are_near_float32(theirs: Any, tmp_path: Path, dtype: str) -> None:
-    (files,) = find_embedding_models(str(tmp_path))
     jobs = [EmbeddingJob(np.random.default_rng(n).integers(999, size=n).tolist()) for n in (5, 40)]
     exact, rounded = (
-        np.stack(embed(load_embedding_model(files, torch.device("cpu"), each), jobs))
-        for each in ("float32", dtype)
+        np.stack(embed(load_folder(tmp_path, each)[1], jobs)) for each in ("float32", dtype)
     )
     assert (exact * rounded).sum(axis=1).min() > 0.99
 
 
 def test_steps_contributions_and_knockouts_of_every_family(theirs: Any, tmp_path: Path) -> None:
     """Heads are those of queries; what a mask excludes has no weight and no contribution."""
-    (files,) = find_embedding_models(str(tmp_path))
-    encoder = load_embedding_model(files, torch.device("cpu"), "float32").encoder
+    encoder = load_folder(tmp_path)[1].encoder
     ids = np.random.default_rng(2).integers(999, size=12).tolist()
     heads, spec = encoder.config.num_heads, encoder.config.attention
     for layer in range(3):
@@ -442,9 +466,41 @@ def test_steps_contributions_and_knockouts_of_every_family(theirs: Any, tmp_path
     assert np.abs(alone - plain).max() > 1e-3
 
 
+def test_long_texts_have_whole_blocks_outside_a_window(tmp_path: Path) -> None:
+    """Of 1,500 tokens, fused attention computes blocks of keys that are all excluded."""
+    torch.manual_seed(6)
+    sizes = SIZES | MODERN | {"max_position_embeddings": 1600, "local_attention": 128}
+    theirs: Any = ModernBertModel(ModernBertConfig(**sizes))
+    theirs.eval().save_pretrained(tmp_path)
+    ours = load_embedding_model(EmbeddingFiles("long", tmp_path, tmp_path), CPU, "float32")
+    ids = np.random.default_rng(7).integers(999, size=1500).tolist()
+    (found,) = embed(ours, [EmbeddingJob(ids, is_per_token=True)])
+    with torch.inference_mode():
+        (expected,) = theirs(torch.tensor([ids])).last_hidden_state
+    assert_close(torch.from_numpy(found), expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_are_those_of_transformers(name: str) -> None:
+    x = torch.linspace(-9, 9, 100)
+    assert_close(LAYER_ACTIVATIONS[ACTIVATIONS[name]](x), ACT2FN[name](x))
+
+
 BUCKETS = {"model_type": "deberta-v2", **DEBERTA}
 JINA = {"model_type": "bert", "position_embedding_type": "alibi", "feed_forward_type": "geglu"}
+MODERN_BERT = {"model_type": "modernbert"}
 REFUSED: list[tuple[dict[str, Any], str]] = [
+    (MODERN_BERT | {"norm_bias": True}, "norm_bias"),
+    (MODERN_BERT | {"hidden_activation": "mish"}, "hidden_activation is 'mish'"),
+    (MODERN_BERT | {"layer_types": ["full_attention"]}, "for each of 22 layers"),
+    (MODERN_BERT | {"layer_types": [[], {}, None, "full_attention"]}, "for each of 22 layers"),
+    (MODERN_BERT | {"rope_scaling": {"rope_type": "yarn"}}, "must have no rope_scaling"),
+    (MODERN_BERT | {"norm_eps": "small"}, "norm_eps is 'small'"),
+    (MODERN_BERT | {"global_rope_theta": -1}, "global_rope_theta is -1"),
+    (
+        MODERN_BERT | {"num_attention_heads": 768},
+        "rotary positions need heads of an even size, not 1",
+    ),
     ({"model_type": "new", "position_embedding_type": "absolute"}, "supported: 'rope'"),
     ({"model_type": "new", "layer_norm_type": "rms_norm"}, "supported: 'layer_norm'"),
     ({"model_type": "new", "rope_scaling": {"type": "yarn"}}, "must have no rope_scaling"),

@@ -47,17 +47,7 @@ def test_each_sentence_alone(engine: Engine, name: str) -> None:
         assert greedy_ids(engine, [source]) == [target]
 
 
-def test_all_sentences_at_once(engine: Engine, name: str) -> None:
-    sources, targets = columns(name)
-    engine.admit([Sequence(i, source) for i, source in enumerate(sources)])
-    assert engine.num_rows == len(sources)
-    found: dict[int, list[int]] = {}
-    while engine.num_rows:
-        found |= {result.id: result.hypotheses[0].tokens for result in engine.step()}
-    assert found == dict(enumerate(targets))
-
-
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_sentences_that_come_at_any_time(engine: Engine, name: str, seed: int) -> None:
     """Each sentence comes twice, in any order, some steps after the one before it; now and then
     a stranger is admitted too and aborted later, so that rows move."""

@@ -1,6 +1,6 @@
-"""Rerankers of sentence-transformers and Qwen, as folders that these libraries write.
+"""Rerankers in folders as transformers, sentence-transformers and Qwen's makers write them.
 
-The expected scores are computed with transformers and PyTorch.
+The expected scores and attention are computed with transformers and PyTorch.
 """
 
 from pathlib import Path
@@ -25,22 +25,31 @@ from transformers import (
 
 from model.checkpoints.embedding import load_cross_encoder_model
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles, read_cross_encoder
-from model.encoding.embedding import EmbeddingJob, embed
+from model.encoding.embedding import EmbeddingJob
 from model.errors import CheckpointError, CheckpointNotFoundError
 from service.models.catalog import find_text_models
 from service.models.served import ServedReranker
 from service.tasks.embedding.inputs import ScoreParameters
 from service.tasks.reranking import ids_of, tokenize
 from tests.attention_jobs import pair_results
+from tests.embedding_reference import CPU, embed_alone_and_together
 from tests.hf_files import randomize
 from tests.text_tokenizers import KINDS
-from tests.tiny_cross_encoder import IDS, SIZES, make_modular
+from tests.tiny_cross_encoder import (
+    FAMILIES,
+    IDS,
+    SEGMENTED,
+    SIZES,
+    limit_of,
+    make_modular,
+    write_cross_encoder,
+)
 from tests.tiny_cross_encoder import tokenizer as pair_tokenizer
-from tests.tiny_text import change_json, write_json
+from tests.tiny_text import change_json, write_dense, write_json
 
-CPU = torch.device("cpu")
 QUERY = "where did the cat sit"
 TEXTS = ["the train is late .", "the cat sat on a mat .", "who", "a mat"]
+LONG = "cat " * 60
 IDENTITY = "torch.nn.modules.linear.Identity"
 TOLERANCE: dict[str, Any] = {"atol": 1e-5, "rtol": 1e-5}
 
@@ -51,17 +60,133 @@ def files_of(folder: Path) -> CrossEncoderFiles:
     return files
 
 
-def ids_and_scores(folder: Path, texts: list[str], **options: Any) -> tuple[Any, list[float]]:
+def ids_and_scores(
+    folder: Path, texts: list[str], query: str = QUERY, **options: Any
+) -> tuple[Any, list[float]]:
     files = files_of(folder)
     served = ServedReranker.load(files)
-    pairs = [(QUERY, text) for text in texts]
+    pairs = [(query, text) for text in texts]
     read = tokenize(served, pairs, ScoreParameters.model_validate(options))
+    assert all(len(pair.ids) <= served.tokenizer.max_tokens for pair in read)
     ids = [ids_of(pair, served) for pair in read]
     model = load_cross_encoder_model(files, CPU, "float32")
-    scores = [float(score[0]) for score in embed(model, list(map(EmbeddingJob, ids)))]
-    alone = [float(embed(model, [EmbeddingJob(each)])[0][0]) for each in ids]
-    assert alone == scores  # whoever else is in the batch
-    return ids, scores
+    found = embed_alone_and_together(model, list(map(EmbeddingJob, ids)))
+    return ids, [float(score[0]) for score in found]
+
+
+def their_inputs(
+    family: str, query: str, text: str, has_segments: bool | None = None, **options: Any
+) -> Any:
+    """Returns the inputs of a model of transformers, by its own tokenizer."""
+    kind: Any = PreTrainedTokenizerFast
+    side = options.pop("side", "right")
+    theirs = kind(tokenizer_object=pair_tokenizer(family), pad_token="<pad>", truncation_side=side)
+    is_typed = family in SEGMENTED if has_segments is None else has_segments
+    return theirs(query, text, return_tensors="pt", return_token_type_ids=is_typed, **options)
+
+
+def their_scores(
+    model: Any, family: str, texts: list[str], query: str = QUERY, **options: Any
+) -> list[float]:
+    """Returns the scores of transformers, each pair alone; the longer part is cut first."""
+    cut = {"truncation": "longest_first", "max_length": limit_of(family), **options}
+    with torch.inference_mode():
+        inputs = [their_inputs(family, query, text, **cut) for text in texts]
+        return [float(model(**each).logits[0, 0]) for each in inputs]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cross") / family
+
+
+@pytest.fixture(scope="module")
+def theirs(family: str, folder: Path) -> Any:
+    return write_cross_encoder(folder, family)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("query", [QUERY, "the cat " * 40, "on"])
+def test_scores_are_those_of_transformers(
+    theirs: Any, family: str, folder: Path, query: str, side: Any
+) -> None:
+    texts = [*TEXTS, LONG]
+    expected = their_scores(theirs, family, texts, query, side=side)
+    _, found = ids_and_scores(folder, texts, query, truncation_direction=side)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.ptp(expected) > 0.01
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_very_long_text_is_cut_at_the_requested_end(
+    theirs: Any, family: str, folder: Path, side: Any
+) -> None:
+    """Of such a text only one end is tokenised."""
+    texts = [f"on a mat {'cat ' * 30_000}who runs home ."]
+    expected = their_scores(theirs, family, texts, side=side)
+    _, found = ids_and_scores(folder, texts, truncation_direction=side)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_attention_of_a_pair_is_that_of_transformers(
+    theirs: Any, family: str, folder: Path
+) -> None:
+    found = pair_results(files_of(folder), [(QUERY, text) for text in TEXTS])
+    assert [score for _, _, score in found] == ids_and_scores(folder, TEXTS)[1]
+    theirs.set_attn_implementation("eager")
+    for text, (_, weights, _) in zip(TEXTS, found, strict=True):
+        with torch.inference_mode():
+            output = theirs(**their_inputs(family, QUERY, text), output_attentions=True)
+        np.testing.assert_allclose(weights, torch.cat(output.attentions), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        ("xlm-roberta", {}),  # such as models that were fine-tuned from Multilingual-MiniLM
+        ("bert", {"model_input_names": ["input_ids", "attention_mask"]}),
+    ],
+)
+def test_tokenizer_may_put_both_parts_of_a_bert_in_one_segment(
+    tmp_path: Path, family: str, options: dict[str, Any]
+) -> None:
+    model = write_cross_encoder(tmp_path, "bert")
+    pair_tokenizer(family).save(str(tmp_path / "tokenizer.json"))
+    write_json(tmp_path / "tokenizer_config.json", options)
+    cut: dict[str, Any] = {"has_segments": not options, "max_length": limit_of("bert")}
+    expected = their_scores(model, family, [*TEXTS, LONG], **cut)
+    np.testing.assert_allclose(ids_and_scores(tmp_path, [*TEXTS, LONG])[1], expected, atol=1e-5)
+
+
+PROMPTS = "config_sentence_transformers.json"
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        ("tokenizer_config.json", {"truncation_side": "left"}, "truncation_side"),
+        (PROMPTS, {"default_prompt_name": "query"}, "default_prompt_name is 'query'"),
+        *(
+            ("config.json", {"id2label": labels}, "id2label must be an object")
+            for labels in (3, ["LABEL_0"], "LABEL_0")
+        ),
+    ],
+)
+def test_other_options_are_refused(
+    tmp_path: Path, file: str, changes: dict[str, Any], message: str
+) -> None:
+    write_cross_encoder(tmp_path)
+    if not (tmp_path / file).exists():
+        write_json(tmp_path / file, {})
+    change_json(tmp_path / file, **changes)
+    with pytest.raises(CheckpointError, match=message):
+        ServedReranker.load(files_of(tmp_path))
 
 
 MODERN: dict[str, Any] = {**SIZES, **IDS, "max_position_embeddings": 200}
@@ -88,19 +213,15 @@ def write_modular(folder: Path, family: str) -> tuple[Any, nn.Sequential]:
     pooling = {"pooling_mode": "mean", "embedding_dimension": 32}
     write_json(folder / "1_Pooling" / "config.json", pooling)
     head: Any = nn.Sequential(nn.Linear(32, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 1))
-    gelu = {"activation_function": "torch.nn.modules.activation.GELU"}
-    write_json(folder / "2_Dense" / "config.json", {"in_features": 32, "out_features": 24} | gelu)
-    write_json(folder / "3_LayerNorm" / "config.json", {"dimension": 24})
-    last = {"activation_function": IDENTITY, "module_output_name": "scores"}
-    write_json(folder / "4_Dense" / "config.json", {"in_features": 24, "out_features": 1} | last)
-    for place, module, prefix in (
-        ("2_Dense", head[0], "linear"),
-        ("3_LayerNorm", head[2], "norm"),
-        ("4_Dense", head[3], "linear"),
-    ):
+    for module in (head[0], head[2], head[3]):
         nn.init.normal_(module.weight)
-        weights = {f"{prefix}.{name}": values for name, values in module.state_dict().items()}
-        save_file(weights, folder / place / "model.safetensors")
+    gelu = {"activation_function": "torch.nn.modules.activation.GELU"}
+    write_dense(folder / "2_Dense", head[0].weight.data, head[0].bias.data, **gelu)
+    write_json(folder / "3_LayerNorm" / "config.json", {"dimension": 24})
+    norms = {f"norm.{name}": values for name, values in head[2].state_dict().items()}
+    save_file(norms, folder / "3_LayerNorm" / "model.safetensors")
+    last = {"activation_function": IDENTITY, "module_output_name": "scores"}
+    write_dense(folder / "4_Dense", head[3].weight.data, head[3].bias.data, **last)
     return encoder, head
 
 
@@ -111,12 +232,9 @@ def test_modules_give_the_score(tmp_path: Path, family: str) -> None:
     ids, scores = ids_and_scores(tmp_path, TEXTS)
     shown = pair_results(files_of(tmp_path), [(QUERY, text) for text in TEXTS])
     assert [(each, score) for each, _, score in shown] == list(zip(ids, scores, strict=True))
-    kind: Any = PreTrainedTokenizerFast
-    theirs = kind(tokenizer_object=pair_tokenizer(family))
     for text, (_, weights, score) in zip(TEXTS, shown, strict=True):
-        inputs = theirs(QUERY, text, return_tensors="pt", return_token_type_ids=family == "bert")
         with torch.no_grad():
-            output = encoder(**inputs, output_attentions=True)
+            output = encoder(**their_inputs(family, QUERY, text), output_attentions=True)
             expected = head(output.last_hidden_state.mean(dim=1))
         np.testing.assert_allclose(score, float(expected), **TOLERANCE)
         np.testing.assert_allclose(weights, torch.cat(output.attentions), rtol=0, atol=1e-5)
@@ -302,14 +420,14 @@ def test_text_alone_gets_no_prompt(tmp_path: Path) -> None:
 def test_default_prompt_is_the_instruction(tmp_path: Path) -> None:
     write_logit_score(tmp_path)
     prompts = {"prompts": {"own": "Find the cat"}, "default_prompt_name": "own"}
-    change_json(tmp_path / "config_sentence_transformers.json", **prompts)
+    change_json(tmp_path / PROMPTS, **prompts)
     ids, _ = ids_and_scores(tmp_path, TEXTS)
     assert ids == [prompt_ids(text, "Find the cat") for text in TEXTS]
 
 
 def test_default_prompt_without_a_text_is_refused(tmp_path: Path) -> None:
     write_logit_score(tmp_path)
-    change_json(tmp_path / "config_sentence_transformers.json", default_prompt_name="own")
+    change_json(tmp_path / PROMPTS, default_prompt_name="own")
     with pytest.raises(CheckpointError, match="the default prompt 'own' is not among the prompts"):
         read_cross_encoder(files_of(tmp_path))
 

@@ -15,15 +15,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM, BertModel
 
-from model.checkpoints.embedding import load_embedding_model
-from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.encoding.embedding import EmbeddingJob, embed
 from model.errors import CheckpointError
-from service.models.served import ServedEmbedder
 from service.tasks.embedding.embedder import prompted
+from tests.embedding_reference import load_folder
 from tests.hf_files import randomize
 from tests.parity.test_splade import BERT, SIZES, dense
-from tests.tiny_text import WORDS, change_json, tokenizer, write_json
+from tests.tiny_text import WORDS, change_json, tokenizer, write_dense, write_json, write_modules
 
 TEXTS = ["hello world", "hello", "unbelievable hello query : a b c .", "a b c " * 8]
 ROUTER = "router_config.json"
@@ -33,11 +31,8 @@ Routes = dict[str, list[str]]
 def write(folder: Path, routes: Routes, modules: list[str], router: str = "") -> None:
     """Writes the lists of modules. The ids of the routes' modules are their folders."""
     places = {"Transformer": "", "Router": router}
-    listed = [
-        {"idx": number, "path": places.get(kind, f"{number}_{kind}"), "type": named(kind)}
-        for number, kind in enumerate(modules)
-    ]
-    write_json(folder / "modules.json", listed)
+    named_places = [places.get(kind, f"{number}_{kind}") for number, kind in enumerate(modules)]
+    write_modules(folder, *zip(named_places, map(named, modules), strict=True))
     ids = [each for route in routes.values() for each in route]
     types = {each: named(each.rpartition("_")[2] or "Transformer") for each in ids}
     own = {"default_route": "document", "allow_empty_key": True, "route_mappings": {}}
@@ -81,7 +76,7 @@ def write_sparse(folder: Path, document: str = "document_0_Transformer") -> tupl
     return weights, theirs
 
 
-def write_dense(folder: Path) -> tuple[Tensor, Any]:
+def write_means(folder: Path) -> tuple[Tensor, Any]:
     routes = {
         "query": ["query_0_StaticEmbedding"],
         "document": ["document_0_Transformer", "document_1_Pooling"],
@@ -104,20 +99,15 @@ def write_asym(folder: Path, document: str = "document") -> tuple[list[Tensor], 
     generator, matrices = torch.Generator().manual_seed(6), []
     for place in ("query_0_Dense", f"{document}_0_Dense"):
         matrices.append(torch.randn(8, 32, generator=generator) * 0.3)
-        options = {"in_features": 32, "out_features": 8, "bias": False}
-        write_json(folder / "2_Router" / place / "config.json", options)
-        save_file(
-            {"linear.weight": matrices[-1]}, folder / "2_Router" / place / "model.safetensors"
-        )
+        write_dense(folder / "2_Router" / place, matrices[-1])
     return matrices, theirs
 
 
 def read(folder: Path, form: str | None) -> tuple[list[list[int]], list[np.ndarray]]:
     """Returns the ids of texts in a form, and what the model computes of them."""
-    (files,) = find_embedding_models(str(folder))
-    reader, prompt = prompted(ServedEmbedder.load(files).reader, form)
+    served, model = load_folder(folder, "auto")
+    reader, prompt = prompted(served.reader, form)
     ids = [reader.read(text, prompt, "right").ids for text in TEXTS]
-    model = load_embedding_model(files, torch.device("cpu"), "auto")
     # A batch may have queries and documents.
     other = [EmbeddingJob([5, 7], is_query=not reader.is_query)]
     jobs = [EmbeddingJob(each, is_query=reader.is_query) for each in ids]
@@ -147,7 +137,7 @@ def test_queries_of_a_sparse_model_have_weights_of_a_table(tmp_path: Path, docum
 
 @torch.no_grad()
 def test_each_form_has_its_modules_and_its_prompt(tmp_path: Path) -> None:
-    table, theirs = write_dense(tmp_path)
+    table, theirs = write_means(tmp_path)
     texts, found = read(tmp_path, "query")
     assert texts == [content(f"query : {text}") for text in TEXTS]
     for ids, vector in zip(texts, found, strict=True):
@@ -212,7 +202,7 @@ def test_router_of_a_cross_encoder_is_refused(tmp_path: Path) -> None:
 
 
 def test_routes_to_vectors_of_other_sizes_are_refused(tmp_path: Path) -> None:
-    write_dense(tmp_path)
+    write_means(tmp_path)
     path = tmp_path / "query_0_StaticEmbedding" / "model.safetensors"
     save_file({"embedding.weight": torch.zeros(len(WORDS), 8)}, path)
     with pytest.raises(CheckpointError, match="sizes of vectors are 8 for queries, 32 for docum"):

@@ -18,15 +18,13 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from model.checkpoints.embedding import load_embedding_model
-from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.encoding.embedding import EmbeddingJob, Vectors, embed
 from model.errors import CheckpointError
-from service.models.served import ServedEmbedder
+from tests.embedding_reference import embed_alone_and_together, load_folder
 from tests.hf_files import randomize
-from tests.tiny_text import WORDS, change_json, tokenizer, write_json
+from tests.tiny_text import WORDS, change_json, tokenizer, write_json, write_modules
 
-CPU = torch.device("cpu")
+POOLING = "1_SpladePooling"
 TEXTS = ["hello world", "hello", "unbelievable hello query : a b c .", "a b c " * 12]
 SIZES: dict[str, Any] = {"vocab_size": len(WORDS), "max_position_embeddings": 64, "pad_token_id": 0}
 BERT: dict[str, Any] = {
@@ -51,23 +49,16 @@ def write(folder: Path, case: str = "bert", **pooling: Any) -> Any:
     model.save_pretrained(folder)
     tokenizer().save(str(folder / "tokenizer.json"))
     package = "sentence_transformers.sparse_encoder.models"
-    modules = [("MLMTransformer", ""), ("SpladePooling", "1_SpladePooling")]
-    listed = [
-        {"idx": i, "name": str(i), "path": path, "type": f"{package}.{name}"}
-        for i, (name, path) in enumerate(modules)
-    ]
-    write_json(folder / "modules.json", listed)
+    write_modules(folder, ("", f"{package}.MLMTransformer"), (POOLING, f"{package}.SpladePooling"))
     write_json(folder / "sentence_bert_config.json", {"transformer_task": "fill-mask"})
-    write_json(folder / "1_SpladePooling" / "config.json", {"pooling_strategy": "max", **pooling})
+    write_json(folder / POOLING / "config.json", {"pooling_strategy": "max", **pooling})
     return model
 
 
 def read(folder: Path) -> tuple[Any, list[list[int]]]:
-    (files,) = find_embedding_models(str(folder))
-    served = ServedEmbedder.load(files)
+    served, model = load_folder(folder, "auto")
     assert served.reader.is_sparse
-    ids = [served.reader.read(text, "", "right").ids for text in TEXTS]
-    return load_embedding_model(files, CPU, "auto"), ids
+    return model, [served.reader.read(text, "", "right").ids for text in TEXTS]
 
 
 def dense(found: Vectors) -> Vectors:
@@ -84,7 +75,8 @@ def dense(found: Vectors) -> Vectors:
 def test_weights_of_words_are_the_same(tmp_path: Path, case: str, strategy: str) -> None:
     theirs = write(tmp_path, case, pooling_strategy=strategy)
     model, texts = read(tmp_path)
-    for ids, found in zip(texts, embed(model, list(map(EmbeddingJob, texts))), strict=True):
+    together = embed_alone_and_together(model, list(map(EmbeddingJob, texts)))
+    for ids, found in zip(texts, together, strict=True):
         scores = theirs(torch.tensor([ids])).logits[0].relu().log1p()
         expected = scores.amax(dim=0) if strategy == "max" else scores.sum(dim=0)
         assert 2 <= len(found) < len(WORDS)
@@ -100,21 +92,25 @@ def test_log_is_taken_twice_if_the_pooling_says_so(tmp_path: Path) -> None:
     np.testing.assert_allclose(dense(found), expected.numpy(), atol=1e-5)
 
 
-def test_weights_do_not_depend_on_the_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        (
+            "config.json",
+            {"tie_word_embeddings": False},
+            "matrix of its output layer is not the token table",
+        ),
+        (
+            f"{POOLING}/config.json",
+            {"pooling_strategy": "mean"},
+            "pooling_strategy is 'mean', supported: 'max'",
+        ),
+    ],
+)
+def test_other_model_is_refused(
+    tmp_path: Path, file: str, changes: dict[str, Any], message: str
+) -> None:
     write(tmp_path)
-    model, texts = read(tmp_path)
-    for ids, found in zip(texts, embed(model, list(map(EmbeddingJob, texts))), strict=True):
-        np.testing.assert_array_equal(embed(model, [EmbeddingJob(ids)])[0], found)
-
-
-def test_output_layer_of_its_own_is_refused(tmp_path: Path) -> None:
-    write(tmp_path)
-    change_json(tmp_path / "config.json", tie_word_embeddings=False)
-    with pytest.raises(CheckpointError, match="output layer is not the token table"):
-        read(tmp_path)
-
-
-def test_unknown_pooling_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, pooling_strategy="mean")
-    with pytest.raises(CheckpointError, match="pooling_strategy is 'mean', supported: 'max'"):
+    change_json(tmp_path / file, **changes)
+    with pytest.raises(CheckpointError, match=message):
         read(tmp_path)

@@ -14,7 +14,6 @@ from model.checkpoints.families.text_encoders import read_config
 from model.checkpoints.weights import Source
 from model.config import NormPosition
 from model.encoding.embedding import EmbeddingJob, embed
-from model.errors import UnsupportedModelError
 from model.inspection.results import EXCLUDED
 from tests.attention_jobs import text_steps
 from tests.tiny_text import WORDS, write_encoder
@@ -63,24 +62,6 @@ def test_bases_of_newer_files_are_read() -> None:
     assert rotary(local_attention=1)[1] == (10_000.0, 0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"norm_bias": True}, "norm_bias"),
-        ({"hidden_activation": "mish"}, "hidden_activation is 'mish'"),
-        ({"layer_types": ["full_attention"]}, "for each of 4 layers"),
-        ({"layer_types": [[], {}, None, "full_attention"]}, "for each of 4 layers"),
-        ({"rope_scaling": {"rope_type": "yarn"}}, "must have no rope_scaling"),
-        ({"norm_eps": "small"}, "norm_eps is 'small'"),
-        ({"global_rope_theta": -1}, "global_rope_theta is -1"),
-        ({"num_attention_heads": 16}, "rotary positions need heads of an even size, not 1"),
-    ],
-)
-def test_other_options_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(UnsupportedModelError, match=message):
-        read_config(OPTIONS | changes, "config.json")
-
-
 def test_products_that_share_a_tensor_are_split() -> None:
     whole = np.arange(12, dtype=np.float32).reshape(6, 2)
     parts = [Source("Wqkv.weight", part, 3) for part in range(3)]
@@ -106,15 +87,6 @@ def test_folder_is_served_without_native_code(
     assert f"modern: PyTorch computes it in {model.precision}" in caplog.text
     (found,) = embed(model, [EmbeddingJob([1, 7, 8, 2])])
     np.testing.assert_allclose(found, exact[0], atol=0 if dtype == "auto" else 0.05)
-
-
-def test_short_text_has_the_same_bits_beside_a_long_one(tmp_path: Path) -> None:
-    """The long text does not fit the window of four tokens, so its layer needs a mask."""
-    (files,) = find_embedding_models(str(write_model(tmp_path / "modern")))
-    model = load_embedding_model(files, CPU, "float32")
-    texts = [EmbeddingJob([3, 7, 2], is_per_token=True), EmbeddingJob([3] * 20, is_per_token=True)]
-    short, _ = embed(model, texts)
-    np.testing.assert_array_equal(short, embed(model, texts[:1])[0])
 
 
 def test_trace_of_a_window_gives_other_tokens_no_weight(tmp_path: Path) -> None:
