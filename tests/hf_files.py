@@ -10,6 +10,9 @@ import sentencepiece
 import torch
 from transformers import M2M100Config, M2M100ForConditionalGeneration, MarianConfig, MarianMTModel
 
+from model.config import ModelConfig
+from model.sequence import Sequence
+
 SOURCE_TEXT = ["the house is small", "a small house stands there", "is the big tree here"]
 TARGET_TEXT = ["das Haus ist klein", "ein kleines Haus steht dort", "ist der große Baum hier"]
 SIGNS = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -124,6 +127,21 @@ def save_tokenizer(folder: Path, make: Any, name: str, pieces: bytes, **options:
     theirs.save_pretrained(folder)
     assert (folder / "tokenizer.json").is_file()
     return theirs
+
+
+def greedy_targets(model: Any, sequences: list[Sequence], config: ModelConfig) -> list[list[int]]:
+    """Returns the targets of a model of transformers, given the limits of our config."""
+    return [
+        model.generate(
+            torch.tensor([each.source]),
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=config.max_target_tokens(len(each.source)),
+            suppress_tokens=config.forbidden_ids,
+            forced_bos_token_id=each.first_id,
+        )[0, 1:].tolist()
+        for each in sequences
+    ]
 
 
 def randomize(model: Any, seed: int) -> None:

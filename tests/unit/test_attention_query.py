@@ -29,7 +29,7 @@ from tests.tiny import tiny_config
 
 CROSS = AttentionKind.CROSS
 UNTRAINED = tiny_config()
-TRAINED = tiny_config(alignment_layer=1, alignment_head=0)
+TRAINED = tiny_config(alignment_layer=1)
 
 
 def request(**fields: Any) -> AttentionRequest:

@@ -101,21 +101,20 @@ def test_missing_native_code_is_logged_for_embedding_models(
 
 
 @pytest.mark.usefixtures("no_build")
-@pytest.mark.parametrize(("dtype", "device"), [("float32", "cpu"), ("auto", "cuda")])
-def test_models_that_need_no_native_code_log_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, dtype: str, device: str
+@pytest.mark.parametrize(
+    ("libraries", "dtype", "device"),
+    [([], "float32", "cpu"), ([], "auto", "cuda"), (["avx2"], "auto", "cpu")],
+)
+def test_native_code_that_is_not_missed_is_not_logged(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    libraries: list[str],
+    dtype: str,
+    device: str,
 ) -> None:
     monkeypatch.setattr("model.precision.fastest_float", lambda device: Precision.BFLOAT16)
+    monkeypatch.setattr(library, "LIBRARIES", libraries)
     library.select_native_precision(WIDE, dtype, torch.device(device))
-    assert not caplog.records
-
-
-def test_native_code_that_is_there_is_not_missed(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(library, "LIBRARIES", ["avx2"])
-    library.log_missing_build.cache_clear()
-    library.select_native_precision(WIDE, "auto", CPU)
     assert not caplog.records
 
 

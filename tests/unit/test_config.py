@@ -69,12 +69,6 @@ def test_what_the_config_leaves_out_is_taken_from_the_generation_config(tmp_path
     assert (config.start_id, config.eos_id) == (7, 0)
 
 
-def test_vocabularies_may_be_two(tmp_path: Path) -> None:
-    config = config_of(tmp_path, share_encoder_decoder_embeddings=False, decoder_vocab_size=80)
-    assert not config.shared_embeddings
-    assert (config.source_vocab_size, config.target_vocab_size) == (64, 80)
-
-
 def test_all_that_is_not_supported_is_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModelError) as caught:
         config_of(
@@ -160,10 +154,3 @@ def test_shared_embeddings_need_one_vocabulary() -> None:
         tiny_config(target_vocab_size=65)
     split = tiny_config(target_vocab_size=65, shared_embeddings=False)
     assert (split.source_vocab_size, split.target_vocab_size) == (64, 65)
-
-
-def test_defaults_are_those_of_a_firefox_student() -> None:
-    config = ModelConfig(256, 8, 1536, 6, 2, 32000, 32000)
-    assert (config.decoder, config.norm, config.activation) == ("ssru", "post", "relu")
-    assert (config.sinusoids, config.eos_id, config.unk_id) == ("marian", 0, 1)
-    assert config.start_id is config.pad_id is None

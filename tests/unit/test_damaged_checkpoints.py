@@ -154,7 +154,7 @@ KINDS = {
     "nllb-200": hugging_face(
         folders.multilingual("nllb", ["deu_Latn", "eng_Latn"]), PIECES, other_pieces(PIECES)
     ),
-    **{name: text_encoder(name) for name in ("bert", "roberta", "xlm-roberta", "mpnet")},
+    "bert": text_encoder("bert"),
 }
 
 
@@ -239,6 +239,7 @@ def test_a_pickle_with_code_in_it(kind: Kind, folder: Path, tmp_path: Path) -> N
     path.write_bytes(pickle.dumps({kind.tensor: Running()}))
     refused(kind, folder, path.name, "cut short|damaged|not a Marian|has no")
     path.write_bytes(whole)
+    reason = "damaged|not a Marian"
     if path.suffix == ".npz":
         items: dict[str, Any] = {kind.tensor: np.array([Running()], dtype=object)}
         np.savez(path, **items)
@@ -246,9 +247,10 @@ def test_a_pickle_with_code_in_it(kind: Kind, folder: Path, tmp_path: Path) -> N
         path.unlink()
         path = folder / "pytorch_model.bin"
         torch.save({kind.tensor: Running()}, path)
+        reason = "holds more than tensors, and nothing of it was run"
     else:
         path.write_bytes(pickle.dumps(Running()))
-    refused(kind, folder, path.name.replace(".", r"\."), "more than tensors|damaged|not a Marian")
+    refused(kind, folder, path.name.replace(".", r"\."), reason)
     assert [each.name for each in tmp_path.iterdir()] == ["models"]
 
 

@@ -20,7 +20,8 @@ NUMBERS = (b"0", b"-1", b"4294967295", b"1e999", b"NaN", b"null", b'"x"', b"[]",
 """Values that replace a number in a text file."""
 
 CONVERTED = Kind(write_opennmt, "model.bin", "", "shared_vocabulary.json", Path.touch, ({}, ""))
-FUZZED = {**KINDS, "modernbert": text_encoder("modernbert"), "ctranslate2": CONVERTED}
+ENCODERS = {name: text_encoder(name) for name in ("roberta", "mpnet", "modernbert")}
+FUZZED = {**KINDS, **ENCODERS, "ctranslate2": CONVERTED}
 
 Damage = Callable[[bytes, random.Random], bytes]
 

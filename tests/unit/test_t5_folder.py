@@ -1,7 +1,7 @@
 """Folders of T5, MADLAD-400 and mBART-50 from their files to translations."""
 
-import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,14 @@ from model.checkpoints.load import Vocabularies, find_models, load_vocabularies
 from model.errors import CheckpointError, UnsupportedModelError
 from model.sequence import EngineLimits, Sequence
 from tests.checkpoint_folders import change_tensors
-from tests.hf_files import SENTENCE, SOURCE_TEXT, pieces_model, randomize, save_tokenizer
+from tests.hf_files import (
+    SENTENCE,
+    SOURCE_TEXT,
+    greedy_targets,
+    pieces_model,
+    randomize,
+    save_tokenizer,
+)
 from tests.tiny import translate
 from tests.tiny_text import change_json
 
@@ -99,12 +106,8 @@ def between(folder: Path, source: str, target: str) -> Vocabularies:
     return load_vocabularies(files).between(files.tokens, source, target)
 
 
-def write_t5_folder(folder: Path) -> None:
-    write_t5(folder, "t5")
-
-
-def write_madlad(folder: Path) -> None:
-    write_t5(folder, "madlad")
+write_t5_folder = partial(write_t5, kind="t5")
+write_madlad = partial(write_t5, kind="madlad")
 
 
 @pytest.mark.parametrize(
@@ -192,17 +195,9 @@ def test_translations_are_those_of_transformers(
     given = [Sequence(i, ids, first_id=vocabularies.first_id) for i, ids in enumerate(sources)]
     found = translate(engine, given)
     theirs: Any = make.from_pretrained(folder)
-    for sequence in given:
-        expected = theirs.generate(
-            torch.tensor([sequence.source]),
-            do_sample=False,
-            num_beams=1,
-            max_new_tokens=engine.config.max_target_tokens(len(sequence.source)),
-            suppress_tokens=engine.config.forbidden_ids,
-            forced_bos_token_id=sequence.first_id,
-        )
-        target = found[sequence.id][0].tokens
-        assert target == expected[0, 1:].tolist()
+    expected = greedy_targets(theirs, given, engine.config)
+    assert [found[each.id][0].tokens for each in given] == expected
+    for sequence, target in zip(given, expected, strict=True):
         assert translate(engine, [sequence])[sequence.id][0].tokens == target
 
 
@@ -264,9 +259,3 @@ def test_encoder_of_t5_is_no_translation_model(tmp_path: Path) -> None:
     change_json(tmp_path / "gtr" / "config.json", architectures=["T5EncoderModel"])
     with pytest.raises(CheckpointError, match="holds no model"):
         find_models(str(tmp_path))
-
-
-def test_config_of_t5_keeps_the_prompts(tmp_path: Path) -> None:
-    write_t5(tmp_path / "t5", "t5")
-    content = json.loads((tmp_path / "t5" / "config.json").read_text("utf-8"))
-    assert content["task_specific_params"] == PROMPTS
