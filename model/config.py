@@ -182,9 +182,8 @@ class ModelConfig:
     layer_norm_eps: float = 1e-6  # added to the variance in layer norm
     max_length_factor: float = MAX_LENGTH_FACTOR  # maximum ratio of target to source tokens
     min_target_tokens: int = 1  # number that a target may have, however short the source is
-    # The decoder layer whose cross-attention was trained to align tokens.
+    # The decoder layer whose cross-attention was trained to align tokens, in its first head.
     alignment_layer: int | None = None  # counted from 0; None if the checkpoint names none
-    alignment_head: int = 0  # the head of this layer that was trained to align tokens
     block: BlockSpec | None = None  # of the encoder; None if the sizes and switches above say all
 
     def __post_init__(self) -> None:
@@ -213,7 +212,7 @@ class ModelConfig:
     @property
     def aligning_head(self) -> int | None:
         """Returns the head of `aligning_layer` that aligns tokens; None for the mean of heads."""
-        return None if self.alignment_layer is None else self.alignment_head
+        return None if self.alignment_layer is None else 0
 
     @property
     def head_dim(self) -> int:
