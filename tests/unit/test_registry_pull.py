@@ -412,6 +412,10 @@ class TestHub:
         ("model.safetensors pytorch_model.bin config.json", "config.json model.safetensors"),
         ("pytorch_model.bin config.json x.py", "config.json pytorch_model.bin"),
         (
+            "model.safetensors sentence_camembert_config.json",
+            "model.safetensors sentence_camembert_config.json",
+        ),
+        (
             "model.safetensors.index.json model-00001-of-00002.safetensors "
             "model-00002-of-00002.safetensors pytorch_model.bin "
             "model.fp16-00001-of-00001.safetensors",

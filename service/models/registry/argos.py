@@ -15,6 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
+from model.checkpoints.families.ctranslate2_folder import METADATA
+from model.checkpoints.formats.files import REVISION_DIGITS
 from service.disk import complete_file
 from service.models.registry.cache import ModelCache, Record
 from service.models.registry.download import (
@@ -28,7 +30,6 @@ from service.models.registry.errors import RegistryError
 from service.models.registry.files import BLOCK_BYTES, ModelFile, measure
 from service.models.registry.references import PACKAGE_SUFFIX, REVISION, ModelEntry
 
-METADATA = "metadata.json"
 MEMBER = re.compile(r"metadata\.json|[\w-][\w.-]*\.model|model/[\w-][\w.-]*", re.ASCII)
 
 SPLITTER = "sbd"
@@ -38,7 +39,6 @@ MAX_RATIO = 20
 """Largest ratio of the unpacked size of a package to its size."""
 
 FOLDER = "argos"
-REVISION_DIGITS = 12
 
 
 class Argos:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeGuard
 
 from model.checkpoints.families.ctranslate2_folder import WEIGHTS as CONVERTED
+from model.checkpoints.families.sentence_transformers import TRANSFORMER_CONFIGS
 from model.checkpoints.formats.files import INDEX, WEIGHTS
 from model.regular_files import MAX_WEIGHT_BYTES, check_file
 from service.models.registry.errors import RegistryError
@@ -15,13 +16,12 @@ from service.models.registry.errors import RegistryError
 SHA256 = re.compile(r"[0-9a-f]{64}")
 BLOCK_BYTES = 1 << 18
 
-LOADER_FILES = frozenset(
+LOADER_FILES = frozenset(TRANSFORMER_CONFIGS).union(
     (
         "config.json generation_config.json tokenizer.json tokenizer_config.json "
         "special_tokens_map.json added_tokens.json vocab.json target_vocab.json vocab.txt "
         "merges.txt source.spm target.spm sentencepiece.bpe.model spiece.model tokenizer.model "
-        "artifact.metadata chat_template.jinja modules.json sentence_bert_config.json "
-        "sentence_roberta_config.json sentence_xlm-roberta_config.json router_config.json "
+        "artifact.metadata chat_template.jinja modules.json router_config.json "
         "config_sentence_transformers.json sentencepiece.model "
         "shared_vocabulary.json source_vocabulary.json target_vocabulary.json "
         "shared_vocabulary.txt source_vocabulary.txt target_vocabulary.txt"

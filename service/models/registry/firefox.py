@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from model.checkpoints.formats.files import REVISION_DIGITS
 from service.models.registry.cache import Record
 from service.models.registry.download import (
     HttpClient,
@@ -34,8 +35,6 @@ NAME = re.compile(r"(?:model|lex|vocab|srcvocab|trgvocab)\.[\w.-]+\.(?:bin|spm)"
 STATUSES = ("Release Desktop", "Release", "Release Android")
 ARCHITECTURES = ("base", "base-memory", "tiny")
 """STATUSES and ARCHITECTURES list values from the best to the worst. Other values are worse."""
-
-REVISION_DIGITS = 12
 
 
 class Firefox:
