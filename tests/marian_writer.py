@@ -46,12 +46,6 @@ def int8_item(name: str, values: Array) -> Item:
     return Item(name, 0x4101, values.shape, integers.tobytes() + struct.pack("<f", multiplier))
 
 
-def quantized(values: Array) -> Array:
-    multiplier = np.float32(127.0 / np.abs(values).max())
-    rounded: Array = np.rint(values * multiplier).astype(np.float32) / multiplier
-    return rounded
-
-
 def options_item(options: dict[str, Any] | str) -> Item:
     text = options if isinstance(options, str) else yaml.safe_dump(options)
     data = text.encode() + b"\0"

@@ -78,31 +78,34 @@ def test_a_tiny_model_attends_as_in_plain_float64(
         assert_maps_close(found, seen(plain, pair, norm), tolerance)
 
 
-def pairs_of(name: str) -> list[Pair]:
-    return [(each["source"], each["target"]) for each in sentences(name)]
+BUILT_IN = "en-pt"
+
+
+def built_in_pairs() -> list[Pair]:
+    return [(each["source"], each["target"]) for each in sentences(BUILT_IN)]
 
 
 @pytest.mark.checkpoint
 @pytest.mark.parametrize("norm", NORMS_OF_HEADS)
 def test_the_built_in_model_attends_as_in_plain_float64(
-    built_in: dict[str, ModelFiles], name: str, norm: AttentionNorm
+    built_in: dict[str, ModelFiles], norm: AttentionNorm
 ) -> None:
-    ours, plain = load_model(built_in[name], CPU, "float32"), NumpyMarian(built_in[name].weights)
-    pairs = pairs_of(name)[:3]
+    files = built_in[BUILT_IN]
+    ours, plain = load_model(files, CPU, "float32"), NumpyMarian(files.weights)
+    pairs = built_in_pairs()[:3]
     for pair, found in zip(pairs, maps(ours, pairs, norm=norm), strict=True):
         tolerance = 1e-5 if norm is AttentionNorm.WEIGHTS else 1e-4
         assert_maps_close(found, seen(plain, pair, norm), tolerance)
 
 
 @pytest.mark.checkpoint
-def test_the_int8_model_attends_as_the_rule_says(
-    built_in: dict[str, ModelFiles], name: str
-) -> None:
+def test_the_int8_model_attends_as_the_rule_says(built_in: dict[str, ModelFiles]) -> None:
     """But where float32 and float64 round an input to another integer, which moves all that
     comes after it. Measured: 39 % of the rows and more were within 1e-5; under 1 % of those of
     cross-attention without the halves."""
-    ours, plain = load_model(built_in[name], CPU, "int8"), Int8Marian(built_in[name].weights)
-    pairs = pairs_of(name)[:5]
+    files = built_in[BUILT_IN]
+    ours, plain = load_model(files, CPU, "int8"), Int8Marian(files.weights)
+    pairs = built_in_pairs()[:5]
     same: dict[AttentionKind, list[Any]] = {ENCODER: [], CROSS: []}
     for pair, found in zip(pairs, maps(ours, pairs), strict=True):
         expected = seen(plain, pair, AttentionNorm.WEIGHTS)
@@ -115,10 +118,10 @@ def test_the_int8_model_attends_as_the_rule_says(
 @pytest.mark.checkpoint
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 def test_built_in_models_keep_what_holds_for_all(
-    built_in: dict[str, ModelFiles], name: str, dtype: str
+    built_in: dict[str, ModelFiles], dtype: str
 ) -> None:
     """Rows sum to 1; a batch changes nothing, in int8 not a bit; steps add up."""
-    model, pairs = load_model(built_in[name], CPU, dtype), pairs_of(name)[:6]
+    model, pairs = load_model(built_in[BUILT_IN], CPU, dtype), built_in_pairs()[:6]
     for pair, found in zip(pairs, maps(model, pairs), strict=True):
         assert_rows_sum_to_one(found)
         if dtype != "bfloat16":

@@ -12,7 +12,13 @@ from model.checkpoints.load import ModelFiles
 from model.inspection.query import AttentionKind, AttentionMaps, AttentionNorm, Reduction
 from tests.attention_jobs import assert_maps_close, maps, random_pairs
 from tests.parity.numpy_marian import NumpyMarian, Vector
-from tests.parity.test_attention_numpy import PREFIXES, Pair, pairs_of, tiny_file
+from tests.parity.test_attention_numpy import (
+    BUILT_IN,
+    PREFIXES,
+    Pair,
+    built_in_pairs,
+    tiny_file,
+)
 from tests.parity.test_ssru_float64 import MODELS, our_model
 
 ENCODER, DECODER, CROSS = AttentionKind
@@ -139,7 +145,7 @@ def test_contributions_of_a_tiny_model(tmp_path: Path, name: str, norm: Attentio
 @pytest.mark.checkpoint
 @pytest.mark.parametrize("norm", CONTRIBUTIONS)
 def test_contributions_of_a_built_in_model(
-    built_in: dict[str, ModelFiles], name: str, norm: AttentionNorm
+    built_in: dict[str, ModelFiles], norm: AttentionNorm
 ) -> None:
-    ours = load_model(built_in[name], torch.device("cpu"), "float32")
-    check(ours, built_in[name].weights, norm, pairs_of(name)[:1])
+    ours = load_model(built_in[BUILT_IN], torch.device("cpu"), "float32")
+    check(ours, built_in[BUILT_IN].weights, norm, built_in_pairs()[:1])

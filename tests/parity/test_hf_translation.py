@@ -223,6 +223,7 @@ def test_greedy_targets_their_logits_and_scores_are_the_same(models: Models) -> 
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("models", ["marian", "nllb-200", "t5 1.1"], indirect=True)
 def test_beams_are_the_same(models: Models) -> None:
     """Their rule for the end of a search, as early_stopping=False has it, is ours."""
     theirs, ours = models

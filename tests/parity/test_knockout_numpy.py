@@ -20,7 +20,13 @@ from model.inspection.query import (
 )
 from tests.attention_jobs import kinds_of, random_pairs, results
 from tests.parity.numpy_marian import NumpyMarian, Vector
-from tests.parity.test_attention_numpy import PREFIXES, Pair, pairs_of, tiny_file
+from tests.parity.test_attention_numpy import (
+    BUILT_IN,
+    PREFIXES,
+    Pair,
+    built_in_pairs,
+    tiny_file,
+)
 from tests.parity.test_ssru_float64 import MODELS, our_model
 
 ENCODER, DECODER, CROSS = AttentionKind
@@ -110,7 +116,7 @@ def test_a_tiny_model_loses_what_the_float64_model_loses(tmp_path: Path, name: s
 
 @pytest.mark.checkpoint
 def test_the_built_in_model_loses_what_the_float64_model_loses(
-    built_in: dict[str, ModelFiles], name: str
+    built_in: dict[str, ModelFiles],
 ) -> None:
-    ours = load_model(built_in[name], torch.device("cpu"), "float32")
-    check(ours, built_in[name].weights, pairs_of(name)[0])
+    ours = load_model(built_in[BUILT_IN], torch.device("cpu"), "float32")
+    check(ours, built_in[BUILT_IN].weights, built_in_pairs()[0])

@@ -15,7 +15,6 @@ from model.backends.native.library import LIBRARIES
 from model.backends.native.runner import NativeRunner
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
-from model.errors import CheckpointFormatError
 from model.sequence import EngineLimits
 from tests.checkpoint_folders import write_split
 from tests.hf_files import SENTENCE, SOURCE_TEXT
@@ -87,9 +86,3 @@ def test_shortlist_is_of_targets_and_no_source_is_added_to_it(files: ModelFiles)
         allowed = {*range(10), *(10 + each % 9 for each in source)}
         assert set(shortlist.ids(source).tolist()) == allowed
         assert set(target) <= allowed
-
-
-def test_a_vocabulary_without_its_other_is_refused(files: ModelFiles) -> None:
-    (files.weights.parent / "trgvocab.enja.spm").unlink()
-    with pytest.raises(CheckpointFormatError, match=r"0 files trgvocab\.\*\.spm"):
-        find_models(str(files.weights.parent))

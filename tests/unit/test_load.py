@@ -173,16 +173,3 @@ def test_a_package_that_lists_no_files_holds_no_model(monkeypatch: pytest.Monkey
     monkeypatch.setattr(metadata, "files", lambda _: None)
     with pytest.raises(CheckpointNotFoundError, match="holds no model"):
         find_models("package:anything")
-
-
-def test_split_vocabularies_are_both_loaded(built_in: ModelFiles, tmp_path: Path) -> None:
-    for name in SPLIT[1:]:
-        (tmp_path / name).write_bytes(built_in.source_vocab.read_bytes())
-    (tmp_path / SPLIT[0]).write_bytes(b"")
-    files = read_folder(tmp_path)
-    assert (files.source_vocab.name, files.target_vocab.name) == SPLIT[1:]
-    assert not files.has_shared_vocab
-    assert files.shortlist is None
-    vocabularies = load_vocabularies(files)
-    assert vocabularies.source is not vocabularies.target
-    assert vocabularies.source.vocab_size == vocabularies.target.vocab_size == 32000

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_array_equal
 
 from model.checkpoints.build import load_engine, load_model
 from model.checkpoints.families.marian import MarianFile, MarianNpz, read_checkpoint
@@ -33,17 +32,13 @@ from tests.marian_writer import (
     float32_item,
     int8_item,
     options_item,
-    quantized,
     tiny_options,
     tiny_tensors,
     write_bin,
 )
 from tests.tiny import greedy_ids
 
-GENERATOR = np.random.default_rng(0)
-MATRIX = GENERATOR.normal(size=(3, 5)).astype(np.float32)
-EMBEDDING = GENERATOR.normal(size=(7, 3)).astype(np.float32)
-BIAS = GENERATOR.normal(size=(1, 5)).astype(np.float32)
+MATRIX = np.ones((3, 5), np.float32)
 OPTIONS = options_item({"type": "transformer", "dim-emb": 3})
 HUGE = [2**63, 2**64 - 1, 2**62, 2**32, 2**31, 2**40]
 
@@ -77,49 +72,9 @@ def tiny_file() -> bytes:
     return container([*items, options_item(options)])
 
 
-def test_float_matrices_are_transposed_and_embeddings_are_not(open_file: Open) -> None:
-    items = [
-        float32_item("encoder_l1_self_Wq", MATRIX),
-        float32_item("Wemb", EMBEDDING),
-        float32_item("decoder_ff_logit_out_Wt", EMBEDDING),
-        float32_item("encoder_l1_self_bq", BIAS),
-        OPTIONS,
-    ]
-    arrays = open_file(container(items))
-    assert list(arrays) == [item.name for item in items[:-1]]
-    assert_array_equal(arrays["encoder_l1_self_Wq"], MATRIX.T)
-    assert_array_equal(arrays["Wemb"], EMBEDDING)
-    assert_array_equal(arrays["decoder_ff_logit_out_Wt"], EMBEDDING)
-    assert_array_equal(arrays["encoder_l1_self_bq"], BIAS)
-    assert all(array.dtype == np.float32 for array in arrays.values())
-
-
-def test_half_precision_becomes_single(open_file: Open) -> None:
-    arrays = open_file(container([float16_item("l_W1", MATRIX), OPTIONS]))
-    assert arrays["l_W1"].dtype == np.float32
-    assert_array_equal(arrays["l_W1"], MATRIX.astype(np.float16).astype(np.float32).T)
-
-
-def test_int8_tensors_are_multiplied_out(open_file: Open) -> None:
-    """Marian stores int8 matrices transposed, so that their bytes are (out, in) already. All
-    but those named Wemb: an untied output layer (V, D) was once read as if it were one, and
-    came out scrambled."""
-    items = [
-        int8_item("encoder_l1_self_Wq", MATRIX),
-        int8_item("Wemb", EMBEDDING),
-        int8_item("decoder_ff_logit_out_Wt", EMBEDDING),
-        OPTIONS,
-    ]
-    arrays = open_file(container(items))
-    assert_array_equal(arrays["encoder_l1_self_Wq"], quantized(MATRIX).T)
-    assert_array_equal(arrays["Wemb"], quantized(EMBEDDING))
-    assert_array_equal(arrays["decoder_ff_logit_out_Wt"], quantized(EMBEDDING))
-    assert np.abs(arrays["Wemb"] - EMBEDDING).max() <= np.abs(EMBEDDING).max() / 254 * 1.001
-
-
 def test_a_file_cut_anywhere_is_refused(open_file: Open) -> None:
     whole = tiny_file()
-    for length in range(0, len(whole), 50):
+    for length in (*range(0, 4000, 50), *range(4000, len(whole), 5000)):  # the header is first
         with pytest.raises((CheckpointFormatError, UnsupportedModelError)):
             read_all(open_file, whole[:length])
 

@@ -350,11 +350,6 @@ def test_encoder_of_t5_is_no_translation_model(tmp_path: Path) -> None:
         find_models(str(tmp_path))
 
 
-def test_what_a_hub_cache_calls_a_model_is_its_name(tmp_path: Path) -> None:
-    write_folder(tmp_path / "models--facebook--m2m100_418M" / "snapshots" / "0a1b2c", "m2m")
-    assert find_models(str(tmp_path))[0].name == "m2m100_418M"
-
-
 def test_language_tokens_may_stand_beside_the_tokenizers_options(tmp_path: Path) -> None:
     """As newer versions of transformers write them."""
     folder = tmp_path / "m2m100"
