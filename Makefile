@@ -74,9 +74,9 @@ test slow: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.installed-dev browser  ## runs all tests but the slow ones
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not slow"
 
-# Whole programs, all states of the page, clusters of Ray, emulated processors, Helm, Envoy,
+# Whole programs, all states and pictures of the page, clusters of Ray, emulated processors, Helm, Envoy,
 # LibreOffice, other clients.
-slow: $(VENV)/.installed-dev emulators helm envoy clients office  ## runs the slow tests
+slow: $(VENV)/.installed-dev browser emulators helm envoy clients office  ## runs the slow tests
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m slow
 
 browser:  ## finds or installs a Chromium for the tests of the page

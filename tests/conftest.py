@@ -29,7 +29,7 @@ SLOW = {
     "tests/api/test_envoy.py": "needs Envoy",
     "tests/api/test_ray_serve.py": "starts clusters of Ray",
     "tests/browser/test_axe.py": "analyses each state of the page for two seconds",
-    "tests/browser/test_moving_pictures.py": "draws pictures",
+    "tests/browser/test_pictures.py": "draws pictures of the page",
     "tests/clients": "needs other people's clients",
     "tests/unit/test_bulk_ray.py": "kills bulk jobs, and starts clusters of Ray",
     "tests/unit/test_chart.py": "needs helm",

@@ -1,16 +1,13 @@
-"""Light and dark, narrow and wide, by ear and by keyboard; and the pictures of the README."""
+"""Light and dark, narrow and wide, by ear and by keyboard."""
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Watch
-from tests.browser.pictures import keep
 from tests.browser.reader import KIDS, PHONE, POOL, Reader, box_of
 
-MIN_CONTRAST = 4.5  # WCAG 2.2, success criterion 1.4.3
 WHOLE: dict[str, Any] = {"layer": 1, "head": 0, "query": 2, "vectors": "yes", "others": "yes"}
 
 
@@ -126,103 +123,3 @@ def test_policy_lets_nothing_else_in(reader: Reader, page: Page, watch: Watch) -
     )
     assert not ran
     assert [fault for fault in watch.faults if "Content Security Policy" in fault]
-
-
-def write(name: str, page: Page, **options: Any) -> None:
-    image = page.screenshot(animations="disabled", **options)
-    assert image[:4] == b"\x89PNG"
-    keep(name, image)
-
-
-def around(part: Locator) -> dict[str, float]:
-    box = part.evaluate(
-        """e => {
-            const box = e.getBoundingClientRect();
-            return { x: 0, y: box.y + scrollY - 24, width: innerWidth, height: box.height + 48 };
-        }"""
-    )
-    return {name: float(value) for name, value in box.items()}
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("options", [{"viewport": {"width": 1180, "height": 1460}}])
-def test_pictures_of_the_readme(
-    reader: Reader, page: Page, scheme: Literal["light", "dark"]
-) -> None:
-    """REGARD_WRITE_IMAGES=1 python -m pytest tests/browser -k pictures."""
-    page.emulate_media(color_scheme=scheme)
-    reader.read(KIDS, layer=1, head=0)
-    reader.cell(3, 3).hover()
-    reader.output.get_by_role("button").nth(6).press("Enter")
-    reader.candidates.get_by_role("button", name="Close").click()
-    page.evaluate("document.activeElement.blur()")
-    write(f"page-{scheme}.png", page)
-    reader.cell(3, 3).click()
-    expect(page.locator("#steps-table tbody tr")).not_to_have_count(0)
-    expect(reader.steps).to_be_visible()
-    write(f"steps-{scheme}.png", page, full_page=True, clip=around(reader.steps))
-
-
-@pytest.mark.usefixtures("embedder")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("options", [{"viewport": {"width": 1180, "height": 1460}}])
-def test_picture_of_a_text_that_is_embedded(
-    reader: Reader, page: Page, scheme: Literal["light", "dark"]
-) -> None:
-    """In head 1 of layer 3 of all-MiniLM-L6-v2 a pronoun looks at whom it means."""
-    page.emulate_media(color_scheme=scheme)
-    reader.open(task="embed", text=KIDS, layer=3, head=1).until_shown()
-    rows, columns = reader.labels("row"), reader.labels("column")
-    reader.cell(rows.index("they"), columns.index("kids")).hover()
-    expect(reader.readout).to_contain_text("“they”")
-    expect(reader.readout).to_contain_text("“kids”")
-    page.evaluate("document.activeElement.blur()")
-    write(f"embed-{scheme}.png", page, full_page=True, clip=around(page.locator("#look")))
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("options", [{"viewport": {"width": 1000, "height": 940}}])
-def test_picture_of_the_story(reader: Reader, page: Page, scheme: Literal["light", "dark"]) -> None:
-    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    reader.open(way="understand", step="position")
-    expect(page.locator(".drawing svg")).to_be_visible()
-    expect(page.locator("[data-chapter=position] .waves")).to_be_in_viewport()
-    write(f"story-{scheme}.png", page)
-
-
-def first(reader: Reader) -> Locator:
-    reader.open()
-    return reader.page.locator("main")
-
-
-def candidates(reader: Reader) -> Locator:
-    reader.read(KIDS)
-    reader.page.locator("#look-fold > summary").click()  # it has the likeliest tokens itself
-    reader.word("eles").click()
-    expect(reader.candidates.locator("li")).to_have_count(5)
-    return reader.page.locator("body")
-
-
-def cross(reader: Reader) -> Locator:
-    reader.open(way="understand", step="decoder")
-    expect(reader.page.locator(".drawing svg")).to_be_visible()
-    return reader.page.locator(".story")
-
-
-def owntest(reader: Reader) -> Locator:
-    reader.open(way="understand")
-    reader.unfold("#owntest")
-    reader.button("Try 24 pairs of ours").click()
-    expect(reader.page.locator("#owntest li")).to_have_count(2)
-    return reader.page.locator("#owntest")
-
-
-@pytest.mark.usefixtures("embedder")
-@pytest.mark.parametrize("state", [first, candidates, cross, owntest])
-@pytest.mark.parametrize("options", [{"viewport": {"width": 1000, "height": 1000}}])
-def test_pictures_of_more_states(
-    reader: Reader, page: Page, state: Callable[[Reader], Locator]
-) -> None:
-    page.emulate_media(color_scheme="light", reduced_motion="reduce")
-    clip = around(state(reader))
-    write(f"{state.__name__}.png", page, full_page=True, clip=clip)

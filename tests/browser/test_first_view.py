@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Api
-from tests.browser.pictures import keep
 from tests.browser.reader import KIDS, Reader, box_of
 
 pytestmark = pytest.mark.parametrize("remembered", [{}])
@@ -83,24 +82,3 @@ def test_theme_and_language_stand_behind_icons(reader: Reader, page: Page) -> No
         expect(page.locator(group)).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.locator(group)).to_be_hidden()
-
-
-@pytest.mark.parametrize("options", [{"viewport": {"width": 1200, "height": 630}}])
-def test_picture_that_stands_for_links(reader: Reader, page: Page) -> None:
-    """REGARD_WRITE_IMAGES=1 renews the picture that the page names for programs that show links."""
-    reader.open()
-    page.emulate_media(color_scheme="light", reduced_motion="reduce")
-    expect(page.locator("#sample path").first).to_be_visible()
-    page.evaluate(
-        """() => {
-            const others = 'nav, footer, #way, .fold, #translate > *';
-            for (const node of document.querySelectorAll(others))
-                if (node.id !== 'sample') node.hidden = true;
-            document.documentElement.style.fontSize = '30px';
-            document.querySelector('.arcs').style.fontSize = '30px';
-            document.activeElement.blur();
-        }"""
-    )
-    image = page.screenshot()
-    assert image[:4] == b"\x89PNG"
-    keep("../../service/static/card.png", image, few_colours=page)

@@ -1,7 +1,8 @@
-"""The animated pictures of the swap and of the switches, made anew with REGARD_WRITE_IMAGES=1."""
+"""The pictures of README, of docs/ and of links: REGARD_WRITE_IMAGES=1 makes them anew."""
 
 import math
-from typing import Literal, cast
+from collections.abc import Callable
+from typing import Any, Literal, cast
 
 import pytest
 from playwright.sync_api import FloatRect, Locator, Page, Route, expect
@@ -132,3 +133,124 @@ def test_picture_of_the_switches(reader: Reader, page: Page) -> None:
     assert len({frame.image for frame in frames}) == len(frames)
     assert len(image) <= MAX_SWITCH_BYTES
     keep("switch.png", image)
+
+
+def write(name: str, page: Page, **options: Any) -> None:
+    image = page.screenshot(animations="disabled", **options)
+    assert image[:4] == b"\x89PNG"
+    keep(name, image)
+
+
+def around(part: Locator) -> dict[str, float]:
+    box = part.evaluate(
+        """e => {
+            const box = e.getBoundingClientRect();
+            return { x: 0, y: box.y + scrollY - 24, width: innerWidth, height: box.height + 48 };
+        }"""
+    )
+    return {name: float(value) for name, value in box.items()}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1180, "height": 1460}}])
+def test_pictures_of_the_readme(
+    reader: Reader, page: Page, scheme: Literal["light", "dark"]
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    reader.read(KIDS, layer=1, head=0)
+    reader.cell(3, 3).hover()
+    reader.output.get_by_role("button").nth(6).press("Enter")
+    reader.candidates.get_by_role("button", name="Close").click()
+    page.evaluate("document.activeElement.blur()")
+    write(f"page-{scheme}.png", page)
+    reader.cell(3, 3).click()
+    expect(page.locator("#steps-table tbody tr")).not_to_have_count(0)
+    expect(reader.steps).to_be_visible()
+    write(f"steps-{scheme}.png", page, full_page=True, clip=around(reader.steps))
+
+
+@pytest.mark.usefixtures("embedder")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1180, "height": 1460}}])
+def test_picture_of_a_text_that_is_embedded(
+    reader: Reader, page: Page, scheme: Literal["light", "dark"]
+) -> None:
+    """In head 1 of layer 3 of all-MiniLM-L6-v2 a pronoun looks at whom it means."""
+    page.emulate_media(color_scheme=scheme)
+    reader.open(task="embed", text=KIDS, layer=3, head=1).until_shown()
+    rows, columns = reader.labels("row"), reader.labels("column")
+    reader.cell(rows.index("they"), columns.index("kids")).hover()
+    expect(reader.readout).to_contain_text("“they”")
+    expect(reader.readout).to_contain_text("“kids”")
+    page.evaluate("document.activeElement.blur()")
+    write(f"embed-{scheme}.png", page, full_page=True, clip=around(page.locator("#look")))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1000, "height": 940}}])
+def test_picture_of_the_story(reader: Reader, page: Page, scheme: Literal["light", "dark"]) -> None:
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    reader.open(way="understand", step="position")
+    expect(page.locator(".drawing svg")).to_be_visible()
+    expect(page.locator("[data-chapter=position] .waves")).to_be_in_viewport()
+    write(f"story-{scheme}.png", page)
+
+
+def first(reader: Reader) -> Locator:
+    reader.open()
+    return reader.page.locator("main")
+
+
+def candidates(reader: Reader) -> Locator:
+    reader.read(KIDS)
+    reader.page.locator("#look-fold > summary").click()  # it has the likeliest tokens itself
+    reader.word("eles").click()
+    expect(reader.candidates.locator("li")).to_have_count(5)
+    return reader.page.locator("body")
+
+
+def cross(reader: Reader) -> Locator:
+    reader.open(way="understand", step="decoder")
+    expect(reader.page.locator(".drawing svg")).to_be_visible()
+    return reader.page.locator(".story")
+
+
+def owntest(reader: Reader) -> Locator:
+    reader.open(way="understand")
+    reader.unfold("#owntest")
+    reader.button("Try 24 pairs of ours").click()
+    expect(reader.page.locator("#owntest li")).to_have_count(2)
+    return reader.page.locator("#owntest")
+
+
+@pytest.mark.usefixtures("embedder")
+@pytest.mark.parametrize("state", [first, candidates, cross, owntest])
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1000, "height": 1000}}])
+def test_pictures_of_more_states(
+    reader: Reader, page: Page, state: Callable[[Reader], Locator]
+) -> None:
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    clip = around(state(reader))
+    write(f"{state.__name__}.png", page, full_page=True, clip=clip)
+
+
+@pytest.mark.parametrize("remembered", [{}])
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1200, "height": 630}}])
+def test_picture_that_stands_for_links(reader: Reader, page: Page) -> None:
+    """The page names this picture for programs that show links."""
+    reader.open()
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    expect(page.locator("#sample path").first).to_be_visible()
+    page.evaluate(
+        """() => {
+            const others = 'nav, footer, #way, .fold, #translate > *';
+            for (const node of document.querySelectorAll(others))
+                if (node.id !== 'sample') node.hidden = true;
+            document.documentElement.style.fontSize = '30px';
+            document.querySelector('.arcs').style.fontSize = '30px';
+            document.activeElement.blur();
+        }"""
+    )
+    image = page.screenshot()
+    assert image[:4] == b"\x89PNG"
+    keep("../../service/static/card.png", image, few_colours=page)
