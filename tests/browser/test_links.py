@@ -37,10 +37,8 @@ def test_copied_link_shows_the_same_elsewhere(reader: Reader, page: Page) -> Non
     assert reader.map.inner_html() == drawn
 
 
-@pytest.mark.parametrize(
-    "text", ["50 % & more = 1+1 #1 ?", "two\nlines  \t", "é 🦁 'quoted' \"twice\""]
-)
-def test_any_text_survives_a_link(reader: Reader, page: Page, text: str) -> None:
+def test_any_text_survives_a_link(reader: Reader, page: Page) -> None:
+    text = "50 % & more = 1+1 #1 ?\ntwo\nlines  \té 🦁 'quoted' \"twice\""
     reader.open().field.fill(text)
     reader.go(reader.copied_link())
     expect(reader.field).to_have_value(text)

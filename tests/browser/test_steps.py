@@ -148,13 +148,12 @@ def test_row_of_the_pinned_word_is_marked(reader: Reader, page: Page) -> None:
     expect(marked).to_have_text(reader.labels("column")[0])
 
 
-def test_touch_shows_first_and_opens_then(browser: Any, address: str) -> None:
+@pytest.mark.parametrize("options", [PHONE | {"has_touch": True}])
+def test_touch_shows_first_and_opens_then(reader: Reader) -> None:
     """A finger cannot hover."""
-    context = browser.new_context(base_url=address, has_touch=True, **PHONE)
-    reader = Reader(context.new_page()).read(POOL, look="yes")
+    reader.read(POOL)
     reader.cell(1, 1).tap()
     expect(reader.readout).to_contain_text("looks at")
     expect(reader.steps).to_be_hidden()
     reader.cell(1, 1).tap()
     expect(reader.steps).to_be_visible()
-    context.close()

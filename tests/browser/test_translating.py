@@ -384,10 +384,3 @@ def test_history_stays_in_the_browser_and_can_be_forgotten(reader: Reader, page:
     history.get_by_role("button", name="Forget all of it").click()
     expect(history).to_be_hidden()
     assert page.evaluate("localStorage.getItem('regard-history')") == "[]"
-
-
-def test_signs_that_the_model_cannot_write_are_kept(reader: Reader) -> None:
-    """The page asks for words with their alignment, which had switched this protection off."""
-    reader.open(text="It costs £20 or ¥3000 for {name} 🦁 and Łukasz Żak.", source="en")
-    for part in ("£20", "¥3000", "{name}", "🦁", "Łukasz Żak"):
-        expect(reader.output).to_contain_text(part)

@@ -125,7 +125,9 @@ def test_button_does_not_move_when_the_arcs_arrive(reader: Reader, page: Page) -
     expect(scene(page, "first").locator("p")).to_have_text(LIONS)
 
 
-def test_opening_shows_the_heads_of_both_models(reader: Reader, page: Page, api: Api) -> None:
+def test_opening_shows_the_heads_of_both_models_and_their_limits(
+    reader: Reader, page: Page, api: Api
+) -> None:
     reader.open(way="understand")
     expect(scene(page, "first").locator("p")).to_have_text(KIDS)
     first, second = (shares(api, KIDS, **head) for head in (EMBEDDER, TRANSLATOR))
@@ -136,6 +138,14 @@ def test_opening_shows_the_heads_of_both_models(reader: Reader, page: Page, api:
         "This is head 2 of layer 4 of a model that compares sentences (all-MiniLM-L6-v2)."
     )
     expect(place).to_contain_text(f"“lions” gets {percent(first['lions'])}")
+    item = api.attention(KIDS, probabilities={"tokens": ["eles", "elas"]})
+    at = item["target"]["tokens"].index("▁eles")
+    he, she = map(math.exp, item["probabilities"]["named"]["log_probs"][at])
+    limits = page.locator("#opening .points").first
+    told = f"with a probability of {percent(he)}; “elas” had {percent(she)}"
+    expect(limits).to_contain_text(told)
+    encoder = api.shape()["encoder"]
+    expect(limits).to_contain_text(f"has {encoder['layers'] * encoder['heads']} of them")
 
 
 def test_swap_moves_one_arc_and_not_the_other(reader: Reader, page: Page, api: Api) -> None:
@@ -149,6 +159,13 @@ def test_swap_moves_one_arc_and_not_the_other(reader: Reader, page: Page, api: A
     assert max(swapped, key=lambda word: swapped[word]) == "lions"
     expect_arc(page, "first", swapped)
     expect_arc(page, "second", shares(api, LIONS, **TRANSLATOR))
+    moved = scene(page, "first")
+    moved.evaluate(
+        "e => Promise.all(e.getAnimations({ subtree: true }).map((moving) => moving.finished))"
+    )
+    seen, tip = box_of(moved.locator(".seen")), box_of(moved.locator(".tip"))
+    middle = seen["x"] + seen["width"] / 2
+    assert tip["x"] + tip["width"] / 2 == pytest.approx(middle, abs=2)
     verdict = page.locator("#opening .verdict").last
     expect(verdict).to_contain_text(
         "Now the “lions” are scared, but this head still looks at “kids”"
@@ -200,30 +217,24 @@ def test_any_word_shows_where_it_looks(reader: Reader, page: Page, api: Api) -> 
     """By mouse and by keyboard, in both sentences; a swap returns to `they`."""
     reader.open(way="understand")
     expect_arc(page, "first", shares(api, KIDS, **EMBEDDER))
-    scene(page, "second").get_by_role("button", name="scared").click()
-    most, share, marks = row_of(api, KIDS, "scared", **EMBEDDER)
-    assert marks < share
-    first = page.locator(".reading:has([data-scene=first])")
-    expect(first.locator(".readout")).to_have_text(f"“scared” looks at “{most}”: {percent(share)}")
-    expect(first.locator("svg text")).to_have_text(percent(share))
-    for name in ("first", "second"):
-        expect(scene(page, name).locator("[aria-pressed=true]")).to_have_text("scared")
-    reader.button("Swap them here").click()
-    expect_arc(page, "first", shares(api, LIONS, **EMBEDDER))
-
-
-def test_word_that_looks_at_a_mark_says_so(reader: Reader, page: Page, api: Api) -> None:
-    reader.open(way="understand")
-    word = scene(page, "first").get_by_role("button", name="lions")
-    word.focus()
-    page.keyboard.press("Enter")
+    readout = page.locator(".readout").first
+    scene(page, "first").get_by_role("button", name="lions").press("Enter")
     most, share, marks = row_of(api, KIDS, "lions", **EMBEDDER)
     assert marks > share
-    expect(page.locator(".readout").first).to_contain_text(f"at no word: {percent(marks)} goes")
+    expect(readout).to_contain_text(f"at no word: {percent(marks)} goes")
     expect(scene(page, "first").locator("svg text")).to_have_text(percent(share))
     verdict = page.locator(".verdict").first
     expect(verdict).to_contain_text(f"the word that gets most: “{most}” with {percent(share)}.")
     assert "from=6" in reader.copied_link()
+    scene(page, "second").get_by_role("button", name="scared").click()
+    most, share, marks = row_of(api, KIDS, "scared", **EMBEDDER)
+    assert marks < share
+    expect(readout).to_have_text(f"“scared” looks at “{most}”: {percent(share)}")
+    expect(scene(page, "first").locator("svg text")).to_have_text(percent(share))
+    for name in ("first", "second"):
+        expect(scene(page, name).locator("[aria-pressed=true]")).to_have_text("scared")
+    reader.button("Swap them here").click()
+    expect_arc(page, "first", shares(api, LIONS, **EMBEDDER))
 
 
 def test_swap_is_shown_in_the_translation(reader: Reader, page: Page, api: Api) -> None:
@@ -238,25 +249,6 @@ def test_swap_is_shown_in_the_translation(reader: Reader, page: Page, api: Api) 
     expect(page.locator(".translation")).to_contain_text("is “eles” in all four sentences")
 
 
-def middle(locator: Locator) -> float:
-    box = box_of(locator)
-    return box["x"] + box["width"] / 2
-
-
-def test_arc_ends_at_its_word_after_the_words_have_moved(
-    reader: Reader, page: Page, api: Api
-) -> None:
-    reader.open(way="understand")
-    expect_arc(page, "first", shares(api, KIDS, **EMBEDDER))
-    reader.button("Swap kids and lions").click()
-    expect_arc(page, "first", shares(api, LIONS, **EMBEDDER))
-    scene(page, "first").evaluate(
-        "e => Promise.all(e.getAnimations({ subtree: true }).map((moving) => moving.finished))"
-    )
-    word, tip = scene(page, "first").locator(".seen"), scene(page, "first").locator(".tip")
-    assert middle(tip) == pytest.approx(middle(word), abs=2)
-
-
 def test_turned_sentence_shows_that_the_head_follows_the_subject(
     reader: Reader, page: Page, api: Api
 ) -> None:
@@ -269,21 +261,6 @@ def test_turned_sentence_shows_that_the_head_follows_the_subject(
     expect(page.locator(".verdict").first).to_contain_text("the word that you mean")
     reader.button("Swap kids and lions").click()
     expect(page.locator(".verdict").first).to_contain_text("The head follows the swap.")
-
-
-def test_limits_of_attention_are_shown_with_probabilities(
-    reader: Reader, page: Page, api: Api
-) -> None:
-    item = api.attention(KIDS, probabilities={"tokens": ["eles", "elas"]})
-    place = item["target"]["tokens"].index("▁eles")
-    he, she = map(math.exp, item["probabilities"]["named"]["log_probs"][place])
-    reader.open(way="understand")
-    points = page.locator("#opening .points").first
-    expect(points).to_contain_text(
-        f"with a probability of {percent(he)}; “elas” had {percent(she)}"
-    )
-    encoder = api.shape()["encoder"]
-    expect(points).to_contain_text(f"has {encoder['layers'] * encoder['heads']} of them")
 
 
 SHIFTS = """
