@@ -12,14 +12,17 @@ PARTIAL = ".part"
 
 
 @contextmanager
-def complete_file(path: Path, is_durable: bool = False) -> Iterator[IO[bytes]]:
-    """Yields a temporary file in the folder of `path`, and renames it to `path` at the end.
+def complete_file(
+    path: Path, is_durable: bool = False, folder: Path | None = None
+) -> Iterator[IO[bytes]]:
+    """Yields a temporary file in a folder, by default that of `path`; renames it at the end.
 
     After an error the temporary file is deleted, and an older file at `path` is kept. With
     `is_durable`, the bytes and the new name are on the disk when the context ends.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{token_hex(4)}{PARTIAL}")
+    folder = folder or path.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{path.name}.{token_hex(4)}{PARTIAL}"
     with part.open("xb+") as file:
         try:
             yield file

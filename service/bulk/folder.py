@@ -30,7 +30,7 @@ import numpy as np
 from service.bulk.formats import OUTPUTS
 from service.bulk.job import Job, restore
 from service.bulk.rows import Chunk, JobError, Outcome
-from service.disk import complete_file, sync_folder
+from service.disk import complete_file
 
 WORK = "_work"
 MANIFEST = "_manifest.json"
@@ -139,29 +139,23 @@ class OutputFolder:
         process stays.
         """
         final = self.shard_path(job, index)
-        merged = self.work / "merged" / final.name
         paths = [self.chunk_path(job, index, each) for each in range(job.num_chunks(index))]
         try:
-            with complete_file(merged, is_durable=True) as file:
+            with complete_file(final, is_durable=True, folder=self.work) as file:
                 num_rows = OUTPUTS[job.options.output_format].merge(paths, file)
-            if num_rows != job.shard(index).num_rows:
-                raise JobError(
-                    f"the chunks of {final.name} have {num_rows} different rows, but the shard has "
-                    f"{job.shard(index).num_rows} rows; delete {self.path} and start again"
-                )
-            os.replace(merged, final)
+                if num_rows != job.shard(index).num_rows:
+                    raise JobError(
+                        f"the chunks of {final.name} have {num_rows} different rows, but the shard "
+                        f"has {job.shard(index).num_rows} rows; delete {self.path} and start again"
+                    )
         except FileNotFoundError:
             if not final.exists():
                 raise
-        sync_folder(self.path)
         shutil.rmtree(self.chunks / f"{index:05d}", ignore_errors=True)
 
     def finish(self, manifest: dict[str, Any]) -> None:
-        written = self.work / MANIFEST
-        with complete_file(written, is_durable=True) as file:
+        with complete_file(self.path / MANIFEST, is_durable=True, folder=self.work) as file:
             file.write(json.dumps(manifest, indent=1).encode())
-        os.replace(written, self.path / MANIFEST)
-        sync_folder(self.path)
         self.delete_work()
 
     def delete_work(self) -> None:
