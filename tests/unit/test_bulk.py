@@ -17,7 +17,7 @@ import pytest
 from service.bulk import rows as bulk_rows
 from service.bulk.commands import check_models, compute_job, is_complete, open_job
 from service.bulk.folder import Journal, OutputFolder, costs, read_totals
-from service.bulk.formats import INPUTS, Columns, find_files
+from service.bulk.formats import INPUTS, Columns
 from service.bulk.job import Job, plan
 from service.bulk.rows import JobError, Outcome, Row, chunks_of, isolated, num_chars
 from service.bulk.work import ShardWork
@@ -177,19 +177,25 @@ def test_files_of_a_folder_are_one_job(tmp_path: Path) -> None:
     assert [(row.id, row.text) for row in rows] == [(0, "one"), (1, "two"), (2, "three")]
 
 
-def test_inputs_without_one_format_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("x", encoding="utf-8")
-    (tmp_path / "a.jsonl").write_text("{}", encoding="utf-8")
-    with pytest.raises(JobError, match="different formats"):
-        find_files([tmp_path])
-    with pytest.raises(JobError, match="does not exist"):
-        find_files([tmp_path / "b"])
-
-
-def test_input_without_rows_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("", encoding="utf-8")
-    with pytest.raises(JobError, match="has no rows"):
-        planned(tmp_path / "a.txt")
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (None, "does not exist"),
+        ({}, "has no file that ends in .txt"),
+        ({"a.txt": ""}, "has no rows"),
+        ({"a.txt": "x", "a.jsonl": "{}"}, "have different formats"),
+    ],
+)
+def test_inputs_without_rows_of_one_format_are_refused(
+    tmp_path: Path, texts: dict[str, str] | None, message: str
+) -> None:
+    folder = tmp_path / "in"
+    if texts is not None:
+        folder.mkdir()
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    with pytest.raises(JobError, match=message):
+        planned(folder)
 
 
 def test_only_missing_chunks_are_computed(source: Path, output: Path) -> None:
@@ -450,6 +456,9 @@ def test_costs_count_all_runs(tmp_path: Path) -> None:
     assert figures["price"] == 2.0
     assert figures["price_per_million"] == 20_000.0
     assert (figures["num_runs"], figures["num_actors"]) == (2, 2)
+    for at, failed in ((1.0, 3), (2.0, 0)):  # of the lines about a chunk, the newest counts
+        Journal(tmp_path, "actor").add(shard=0, chunk=0, failed=failed, at=at)
+    assert read_totals(tmp_path)["failed_rows"] == 0
 
 
 @pytest.mark.parametrize("suffix", ["txt", "jsonl"])
@@ -481,13 +490,6 @@ def test_unsigned_ids_of_64_bits_are_written(tmp_path: Path) -> None:
     compute(folder, job)
     (shard,) = output.glob("part-*")
     assert parquet.read_table(shard)["id"].to_pylist() == [str(each) for each in ids]
-
-
-def test_newest_number_of_failed_rows_counts(tmp_path: Path) -> None:
-    killed, later = (Journal(tmp_path, "actor") for _ in range(2))
-    killed.add(shard=0, chunk=0, failed=3, at=1.0)
-    later.add(shard=0, chunk=0, failed=0, at=2.0)
-    assert read_totals(tmp_path)["failed_rows"] == 0
 
 
 def test_manifest_of_another_version_is_refused(source: Path, output: Path) -> None:

@@ -102,31 +102,25 @@ def test_bad_value_is_refused_by_name(
     assert [fault["loc"] for fault in told.value.errors()] == [(field,)]
 
 
-def test_admin_host_needs_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REGARD_ADMIN_HOST", "127.0.0.1")
-    with pytest.raises(ValidationError, match="set REGARD_ADMIN_PORT too"):
+@pytest.mark.parametrize(
+    ("given", "message", "remedy"),
+    [
+        ({"ADMIN_HOST": "127.0.0.1"}, "set REGARD_ADMIN_PORT too", {"admin_port": 9000}),
+        ({"OFFLINE": "1", "PULL": "1"}, "REGARD_PULL asks a registry", {"pull": False}),
+        # A beam that never fits would wait until its deadline, and all requests after it.
+        ({"MAX_ROWS": "7", "MAX_BEAM_SIZE": "8"}, "REGARD_MAX_ROWS, which is 7", {"max_rows": 0}),
+        ({"MAX_ROWS": "7"}, "must fit in REGARD_MAX_ROWS", {"max_beam_size": 7}),
+        ({"MAX_BUFFERED_BYTES": "9"}, "must fit in the buffer", {"max_body_bytes": 9}),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], message: str, remedy: dict[str, Any]
+) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(f"REGARD_{name}", value)
+    with pytest.raises(ValidationError, match=message):
         read()
-    monkeypatch.setenv("REGARD_ADMIN_PORT", "9000")
-    assert read().admin_port == 9000
-
-
-def test_start_cannot_pull_where_nobody_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REGARD_OFFLINE", "true")
-    assert read().offline
-    monkeypatch.setenv("REGARD_PULL", "true")
-    with pytest.raises(ValidationError, match="REGARD_PULL asks a registry"):
-        read()
-
-
-def test_widest_beam_has_to_fit_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that never does would wait until its deadline, and all who come after it."""
-    monkeypatch.setenv("REGARD_MAX_ROWS", "7")
-    for beam in ("8", None):  # the default has to fit too
-        with pytest.raises(ValidationError, match="must fit in REGARD_MAX_ROWS, which is 7"):
-            read(**({} if beam is None else {"max_beam_size": beam}))
-    assert read(max_beam_size=7).max_beam_size == 7
-    monkeypatch.setenv("REGARD_MAX_ROWS", "0")
-    assert read().max_beam_size == 8
+    assert read(**remedy)
 
 
 def test_every_precision_of_the_model_package_is_a_dtype() -> None:
