@@ -347,21 +347,26 @@ class _Placement:
         if not spans:
             return self._boundary(element, gaps)
         best = max(spans, key=lambda span: float(gains[slice(*span)].sum()))
+        if all(map(self._is_mark, range(*best))) and not all(map(self._is_source_mark, covered)):
+            free = [n for gap in gaps for n in range(*gap) if not self._is_mark(n)]
+            word = max(free, key=lambda n: float(gains[n]), default=best[0])
+            return word, word + 1
         return self._without_marks(best, covered)
+
+    def _is_mark(self, target: int) -> bool:
+        return not has_words(self.words.target[slice(*self.words.target_words[target])])
+
+    def _is_source_mark(self, source: int) -> bool:
+        return not has_words(self.words.source[slice(*self.words.source_words[source])])
 
     def _without_marks(self, span: Span, covered: Sequence[int]) -> Span:
         """Removes punctuation at each end of a span, unless the source has punctuation there."""
         first, last = span
-        source_words, target_words = self.words.source_words, self.words.target_words
-
-        def is_mark(text: str, word: Span) -> bool:
-            return not has_words(text[slice(*word)])
-
-        if not is_mark(self.words.source, source_words[covered[0]]):
-            while first < last - 1 and is_mark(self.words.target, target_words[first]):
+        if not self._is_source_mark(covered[0]):
+            while first < last - 1 and self._is_mark(first):
                 first += 1
-        if not is_mark(self.words.source, source_words[covered[-1]]):
-            while first < last - 1 and is_mark(self.words.target, target_words[last - 1]):
+        if not self._is_source_mark(covered[-1]):
+            while first < last - 1 and self._is_mark(last - 1):
                 last -= 1
         return first, last
 

@@ -118,6 +118,9 @@ MOVED = {
     ("<a>one <b>two</b></a> three", "dois tres um", (1, 2, 0)): "<a><b>dois</b> tres um</a>",
     # Punctuation at the ends stays outside, as in the source.
     ("<b>Hello</b>, world", "Olá, mundo", (0, 0, 2)): "<b>Olá</b>, mundo",
+    # An element with words surrounds a word, even if a mark attends more to its words.
+    ("the <b>world</b>", "¡mundo", (1, 0)): "¡<b>mundo</b>",
+    ("Hello<b>,</b> how", "Olá, como", (0, 1, 2)): "Olá<b>,</b> como",
     # A tag without content stays between its neighbours, with its spaces.
     ("one <img> two", "um dois", (0, 1)): "um <img> dois",
     ("one<img> two", "um dois", (0, 1)): "um<img> dois",
