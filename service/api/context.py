@@ -1,7 +1,6 @@
 """The objects that routes work with, and the context of a request."""
 
 import asyncio
-import gc
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -101,9 +100,6 @@ class Services:
             with suppress(TimeoutError):  # a slow client keeps a request open
                 seconds = self.settings.request_timeout_seconds
                 await asyncio.wait_for(self.requests.drained(removed), seconds)
-            # Replaced objects refer to each other, so only the collector frees the vocabularies of
-            # removed models.
-            gc.collect()
 
 
 @dataclass(slots=True, eq=False)

@@ -266,10 +266,13 @@ def test_vocabularies_of_an_unloaded_model_are_freed(serve: Serve, folder: Path)
     gc.disable()
     try:
         assert ask(server, "si").status_code == 200
-        old = weakref.ref(server.services.catalog)
+        catalog = server.services.catalog
+        (model,) = catalog.models.values()
+        old = weakref.ref(catalog), weakref.ref(model.vocabularies.source)
+        del catalog, model
         assert ask(server, "mt").status_code == 200
         assert ask(server, "gd").status_code == 200
-        until(lambda: old() is None)
+        until(lambda: [each() for each in old] == [None, None])
     finally:
         gc.enable()
 

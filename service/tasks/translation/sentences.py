@@ -158,6 +158,8 @@ class TranslatedText:
             best = sentence.result.value[0]
             if best.score is not None:
                 self.scores.append(sentence_score(best, self.tokenizers[1]))
+            # Without this cycle, Python frees the text, and the models of its route, at once.
+            del sentence.text
         for attribute in self.attributes.values():
             self.scores += attribute.scores
 
