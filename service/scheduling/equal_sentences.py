@@ -5,7 +5,7 @@ for each other, but both take cached results.
 """
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,8 +22,9 @@ class SentenceSharing:
 
     metrics: Metrics
     max_entries: int  # of `cache`; 0 turns the cache off
-    # Equal items of one lane. The first of them is computed, the others wait for it.
-    running: dict[tuple[Key, bool], list[WorkItem]] = field(default_factory=dict)
+    # Equal items of one lane. The first of them is computed, the others wait for it. The requests
+    # of some of the others may have ended.
+    running: dict[tuple[Key, bool], deque[WorkItem]] = field(default_factory=dict)
     cache: OrderedDict[Key, Any] = field(default_factory=OrderedDict)
 
     def divide(self, items: Sequence[WorkItem]) -> tuple[list[WorkItem], list[WorkItem]]:
@@ -47,7 +48,7 @@ class SentenceSharing:
     def begin(self, new: Sequence[WorkItem], known: Sequence[WorkItem]) -> None:
         for item in new:
             if item.shared is not None:
-                self.running[item.shared] = [item]
+                self.running[item.shared] = deque([item])
         for item in known:
             assert item.shared is not None
             group = self.running.get(item.shared)
@@ -78,13 +79,14 @@ class SentenceSharing:
 
         Returns the item that takes its place, if others wait for it.
         """
-        group = self.running.get(item.shared, []) if item.shared is not None else []
-        is_computed = bool(group) and group[0] is item
-        group[:] = [each for each in group if not each.receiver.is_closed]
+        shared = item.shared
+        if shared is None or not (group := self.running.get(shared)) or group[0] is not item:
+            return None
+        while group and group[0].receiver.is_closed:
+            group.popleft()
         if group:
-            return group[0] if is_computed else None
-        if item.shared is not None:
-            self.running.pop(item.shared, None)
+            return group[0]
+        del self.running[shared]
         return None
 
     def forget(self, model: str) -> list[WorkItem]:

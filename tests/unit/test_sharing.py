@@ -126,6 +126,28 @@ async def test_last_request_that_leaves_cancels_the_sentence(
     assert not worker.held
 
 
+async def test_request_that_leaves_reads_few_of_the_others(
+    scheduler: Scheduler, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each read all others, so that 1,000 requests took a million steps to leave."""
+    streams = [scheduler.submit(sentences(1), deadline()) for _ in range(100)]
+    reads = 0
+
+    def is_closed(stream: ResultStream) -> bool:
+        nonlocal reads
+        reads += 1
+        return bool(vars(stream)["is_closed"])
+
+    def close(stream: ResultStream, value: bool) -> None:
+        vars(stream)["is_closed"] = value
+
+    monkeypatch.setattr(ResultStream, "is_closed", property(is_closed, close), raising=False)
+    for stream in streams:
+        stream.close()
+    assert reads < 1_000
+    assert not worker.held
+
+
 async def test_failing_sentence_fails_only_after_it_was_computed_for_each_request(
     scheduler: Scheduler, worker: FakeWorker
 ) -> None:
