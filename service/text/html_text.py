@@ -183,7 +183,8 @@ def read_html(text: str) -> list[Token]:
     """
     found = tokens_of(_balanced([*pieces(without_controls(text))]), marks_values=True)
     return [
-        Token(kind, unescaped(source) if kind is Kind.TEXT else source) for kind, source in found
+        Token(Kind.TEXT, unescaped(token.source)) if token.kind is Kind.TEXT else token
+        for token in found
     ]
 
 
@@ -280,14 +281,19 @@ def tokens_of(found: Iterable[Piece], marks_values: bool = False) -> list[Token]
     names = {piece.name for piece in found}
     worded = set() if names <= _KNOWN else _with_words(found)
     around = OpenElements(_Open(has_words=-1 in worded))
-    tokens: list[tuple[Kind, list[str]]] = []
+    tokens: list[Token] = []
+    last, sources = Kind.TEXT, list[str]()
     for number, piece in enumerate(found):
         kind = _kind(piece, number in worded, around)
         if kind is None:
-            tokens[-1][1].append(piece.source)
-        else:
-            tokens.append((kind, [_marked(piece) if marks_values else piece.source]))
-    return [Token(kind, "".join(sources)) for kind, sources in tokens]
+            sources.append(piece.source)
+            continue
+        if sources:
+            tokens.append(Token(last, "".join(sources)))
+        last, sources = kind, [_marked(piece) if marks_values else piece.source]
+    if sources:
+        tokens.append(Token(last, "".join(sources)))
+    return tokens
 
 
 def _with_words(found: Sequence[Piece]) -> set[int]:
