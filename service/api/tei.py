@@ -44,7 +44,15 @@ from service.tasks.embedding.inputs import (
     as_inputs,
     check_text,
 )
-from service.tasks.parameters import ListOf, Parameters, Positive, example, not_empty, refuse
+from service.tasks.parameters import (
+    ListOf,
+    Parameters,
+    Positive,
+    example,
+    json_type,
+    not_empty,
+    refuse,
+)
 from service.tasks.vocabulary import ServedReader, find_reader, find_vocabulary
 
 ErrorType = Literal["Unhealthy", "Backend", "Overloaded", "Validation", "Tokenizer"]
@@ -153,7 +161,7 @@ def check_pair(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, dict):
         refuse(
             f"{info.field_name} parameter must be an object with source_sentence (a text) and "
-            f"sentences (a list of texts), not {type(value).__name__}"
+            f"sentences (a list of texts), not {json_type(value)}"
         )
     return value
 

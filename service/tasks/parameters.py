@@ -1,5 +1,6 @@
 """Defines the types of parameters in requests: pydantic models that accept null, and bounds."""
 
+import json
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import (
@@ -94,6 +95,13 @@ TextList = Annotated[ListOf[str], NOT_EMPTY]
 def example(**fields: Any) -> ConfigDict:
     """Returns the config of a model whose schema shows an example."""
     return ConfigDict(json_schema_extra={"example": fields})
+
+
+def json_type(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    names = {str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return names.get(type(value), "a file")
 
 
 def refuse(message: str) -> NoReturn:

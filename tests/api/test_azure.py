@@ -245,7 +245,7 @@ def test_alignment_is_empty_where_there_is_none(serve: Serve, models: str, serve
         ({"to": "pt", "toScript": "Latn"}, [{"Text": "A."}], 400004, "leave the script out"),
         ({"to": "pt", "fromScript": "Latn"}, [{"Text": "A."}], 400018, "leave the script out"),
         ({"to": "pt", "api-version": "4.0"}, [{"Text": "A."}], 400021, "use 3.0"),
-        ({"to": "pt"}, {"Text": "A."}, 400005, "valid list (it is dict)"),
+        ({"to": "pt"}, {"Text": "A."}, 400005, "valid list (it is an object)"),
         ({"to": "pt"}, [{"Text": "A."}, {"Txt": "A."}], 400005, "missing body[1][Text]"),
         ({"to": "pt"}, [{"Text": 1}], 400005, "body[0][Text] parameter"),
         ({"to": "pt"}, ["A."], 400005, "body[0] parameter"),

@@ -96,8 +96,8 @@ def test_request_is_taken(fields: dict[str, Any]) -> None:
 CONFLICTS: list[tuple[dict[str, Any], str]] = [
     ({"text": ""}, "missing text parameter"),
     ({"text": []}, "missing text parameter"),
-    ({"text": 7}, "text parameter: Input should be a valid string (it is int)"),
-    ({"text": ["a", 3]}, "text[1] parameter: Input should be a valid string (it is int)"),
+    ({"text": 7}, "text parameter: Input should be a valid string (it is a number)"),
+    ({"text": ["a", 3]}, "text[1] parameter: Input should be a valid string (it is a number)"),
     ({"source": None}, "missing source parameter"),
     ({"target": " "}, "missing target parameter"),
     ({"source": "", "model": "en-pt"}, "missing source parameter"),

@@ -115,7 +115,7 @@ def test_similarity_is_of_one_to_the_others() -> None:
         ({"source_sentence": "a", "sentences": ["b", ""]}, "sentences[1] parameter is empty"),
         ({"source_sentence": "a", "sentences": [1]}, "inputs[sentences][0] parameter"),
         ("a", "inputs parameter must be an object with source_sentence (a text) and sentences (a "),
-        (["a", "b"], "sentences (a list of texts), not list"),
+        (["a", "b"], "sentences (a list of texts), not a list"),
     ],
 )
 def test_nothing_to_compare_is_refused(inputs: Any, words: str) -> None:

@@ -106,7 +106,11 @@ def test_end_of_the_connection_is_no_end_of_the_body() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"q": "a", "source": 3}, "source parameter: Input should be a valid string (it is int)"),
+        (
+            {"q": "a", "source": True},
+            "source parameter: Input should be a valid string (it is true)",
+        ),
+        ({**TEXT_AND_PAIR, "format": ["a"]}, "a list format is not supported"),
         ({"q": [1], "source": 3}, "q[0] parameter"),
     ],
 )

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from service.api import error_texts
 from service.errors import SHOWN_CHARS, InvalidRequestError
 from service.state.documents import Content
-from service.tasks.parameters import REFUSED, refuse
+from service.tasks.parameters import REFUSED, json_type, refuse
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -19,6 +19,9 @@ MULTIPART = "multipart/form-data"
 
 REFERENCE = "#/components/schemas/{model}"
 BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
+
+OBJECT = re.compile("dictionary(?: or .+)?")
+"""Names of an object in pydantic's messages, such as `dictionary or instance of TextItem`."""
 
 NOT_INTEGERS = ("int_parsing", "int_parsing_size", "int_type", "int_from_float")
 """Types of the validation errors that pydantic raises if a value is not an integer.
@@ -86,7 +89,8 @@ def _error(fault: ErrorDetails, where: str) -> InvalidRequestError:
         return InvalidRequestError(message, details="/docs lists all parameters")
     if kind == "literal_error":
         choices = fault["ctx"]["expected"].replace("'", "")
-        message = f"{str(value)[:SHOWN_CHARS]} {where} is not supported"
+        shown = str(value) if type(value) in (str, int, float) else json_type(value)
+        message = f"{shown[:SHOWN_CHARS]} {where} is not supported"
         return InvalidRequestError(message, details=f"use {choices}")
     if kind in BOUNDS:
         sign, limit = BOUNDS[kind]
@@ -101,8 +105,9 @@ def _error(fault: ErrorDetails, where: str) -> InvalidRequestError:
         return InvalidRequestError(
             f"Invalid request: {where} parameter must be true or false, not {shown}"
         )
-    found = f"it is {type(value).__name__}"
-    return InvalidRequestError(f"Invalid request: {where} parameter: {fault['msg']} ({found})")
+    message = OBJECT.sub("object", fault["msg"])
+    found = f"it is {json_type(value)}"
+    return InvalidRequestError(f"Invalid request: {where} parameter: {message} ({found})")
 
 
 def described(body: type[BaseModel], response: Any, *media_types: str) -> dict[str, Any]:
