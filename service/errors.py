@@ -16,6 +16,11 @@ FULL_DISK = frozenset((errno.ENOSPC, errno.EDQUOT))
 """Numbers of the OSErrors that a full disk raises."""
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns "1 text" or "2 texts" for `text`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 class ServiceError(Exception):
     """Root of the errors that a request can end with.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from service.console import console, stop
+from service.errors import counted
 from service.settings.keys import DEFAULT_SCOPES, HASH, checked_name, digest_of, read_keys
 
 KEY_BYTES = 32
@@ -62,4 +63,4 @@ def check(file: Annotated[Path, typer.Argument(help="file of keys")]) -> None:
         raise stop(f"{file} cannot be read: {reason}") from None
     except ValueError as error:
         raise stop(f"{file}: {error}") from None
-    sys.stdout.write(f"{file} has {len(keys)} keys\n")
+    sys.stdout.write(f"{file} has {counted(len(keys), 'key')}\n")

@@ -19,7 +19,7 @@ from service.api.openai.embeddings import (
 from service.api.openai.errors import OPENAI_ERRORS, openai_shape
 from service.api.ranking import RAW_SCORES, score
 from service.api.request.handlers import route
-from service.errors import InvalidRequestError
+from service.errors import InvalidRequestError, counted
 from service.items import EMBED, RERANK
 from service.models.served import ServedReranker
 from service.tasks.embedding.inputs import ScoreParameters, check_list
@@ -53,8 +53,8 @@ class ScoreRequest(ScoreParameters):
         queries, texts = as_list(self.text_1), as_list(self.text_2)
         if len(queries) not in (1, len(texts)):
             raise InvalidRequestError(
-                f"Invalid request: text_1 has {len(queries)} texts and text_2 has {len(texts)}; "
-                "send one query, or as many queries as texts",
+                f"Invalid request: text_1 has {len(queries)} texts and text_2 has "
+                f"{counted(len(texts), 'text')}; send one query, or as many queries as texts",
                 param="text_1",
             )
         queries = queries * len(texts) if len(queries) == 1 else queries

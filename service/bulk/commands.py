@@ -18,7 +18,7 @@ from service.bulk.job import Job, JobOptions, check_same, plan, restore, touched
 from service.bulk.rows import JobError
 from service.bulk.work import Cluster, Engine, EngineSpec, compute_here, compute_on_ray, load_ray
 from service.console import read_settings, say, stop
-from service.errors import ServiceError
+from service.errors import ServiceError, counted
 from service.files.session import errors_shown, progress_bar
 from service.ipc.machine import available_cores
 from service.models.catalog import Catalog
@@ -281,7 +281,7 @@ def open_job(folder: OutputFolder, options: JobOptions, paths: Sequence[Path]) -
 
 
 def report(layout: Layout, job: Job, figures: dict[str, Any]) -> None:
-    say(f"{layout.output}: {job.num_rows} rows in {len(job.table)} files")
+    say(f"{layout.output}: {counted(job.num_rows, 'row')} in {counted(len(job.table), 'file')}")
     if failed := figures["failed_rows"]:
         say(f"{failed} rows failed; the column `error` gives the reasons")
     if figures["recomputed_share"]:

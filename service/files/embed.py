@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from service.console import console, say
 from service.disk import complete_file
+from service.errors import counted
 from service.files.client import Client, ServerError, in_requests
 from service.files.session import (
     STANDARD_INPUT,
@@ -91,7 +92,7 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
             embedded = client.in_order(work, batches)
             num_lines, num_truncated = _write_rows(embedded, vectors, source, total)
             vectors.finish()
-        report = f"{source} -> {output}: {num_lines} lines"
+        report = f"{source} -> {output}: {counted(num_lines, 'line')}"
         if num_truncated:
             say(f"{report}; {num_truncated} of them were too long, and have been truncated")
         elif not console.is_terminal:

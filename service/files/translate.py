@@ -17,6 +17,7 @@ from service.console import console, say, stop
 from service.disk import complete_file
 from service.documents.base import DocumentError
 from service.documents.formats import FORMATS, extension_of, read_document, written_extension
+from service.errors import counted
 from service.files.client import Client, RefusedError, ServerError, in_requests
 from service.files.session import (
     STANDARD_INPUT,
@@ -213,4 +214,4 @@ def _translate_file(
     with complete_file(job.target) as file:
         file.write(document.write(translations, translator.target))
     if not console.is_terminal:
-        say(f"{job.source} -> {job.target}: {len(texts)} texts")
+        say(f"{job.source} -> {job.target}: {counted(len(texts), 'text')}")

@@ -59,8 +59,8 @@ class DetectionPool:
             return [self.detect_one(text, among) for text in texts]
         if self.num_waiting >= self.max_waiting:
             raise OverloadedError(
-                f"{self.num_waiting} requests wait for the detection of their languages; the limit "
-                f"is {self.max_waiting}. Name the source language, try again later, or raise "
+                "too many requests wait for the detection of their languages; the limit is "
+                f"{self.max_waiting}. Name the source language, try again later, or raise "
                 "REGARD_MAX_PENDING_DETECTIONS.",
                 retry_seconds(self.waiting_chars * self.seconds_per_char),
                 "requests",

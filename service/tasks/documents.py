@@ -130,7 +130,7 @@ class DocumentTranslator:
         format_of(name)
         context.timeout_seconds = self.settings.file_timeout_seconds
         if self.num_open >= self.settings.max_files:
-            found = f"{self.num_open} documents are being translated"
+            found = f"the number of documents being translated is {self.num_open}"
             raise _overloaded(found, "raise REGARD_MAX_FILES")
         self.num_open += 1
         size = 0

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from service.errors import SHOWN_CHARS, InvalidRequestError
+from service.errors import SHOWN_CHARS, InvalidRequestError, counted
 from service.text.characters import cleaned
 from service.text.letters import UNSPACED, has_words, words_start
 
@@ -40,7 +40,7 @@ def read_entries(text: str, entries_format: EntriesFormat) -> dict[str, str]:
         terms = [column.strip() for column in columns]
         source, target = (*terms, "", "")[:2]
         if len(terms) not in ((2, 4) if entries_format == "csv" else (2,)):
-            fault = f"it has {len(terms)} columns; send source term and target term"
+            fault = f"it has {counted(len(terms), 'column')}; send source term and target term"
         elif source in entries:
             fault = f"the source term {source[:SHOWN_CHARS]} is there twice"
         else:

@@ -154,7 +154,7 @@ def test_unknown_glossary_is_not_found(server: Server) -> None:
         ({"name": " "}, "Parameter 'name' not specified", None),
         ({"name": "é" * 600}, "Value for 'name' not supported.", "the name has 1200 bytes"),
         ({"entries": None}, "Parameter 'entries' not specified", None),
-        ({"entries": "a"}, "Invalid glossary entries provided", "line 1: it has 1 columns"),
+        ({"entries": "a"}, "Invalid glossary entries provided", "line 1: it has 1 column;"),
         ({"entries_format": "xml"}, "Value for 'entries_format' not supported.", "xml entries_for"),
         ({"source_lang": "zz"}, "Value for 'source_lang' not supported.", "zz is not supported"),
         ({"target_lang": "en"}, "Value for 'target_lang' not supported.", "both languages are the"),

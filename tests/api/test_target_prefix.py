@@ -70,7 +70,7 @@ def test_beams_begin_with_the_prefix(real_server: Server) -> None:
         (KIDS, {"format": "html"}, "target_prefix and format=html cannot be used together"),
         (KIDS, {"target_prefix": "Um \U0001f981"}, "the model does not write: \U0001f981"),
         (LION, {"target_prefix": "Um leão " * 20}, "tokens; the limit for this text is"),
-        ([KIDS], {"target_prefix": ["Um", "Um"]}, "has 2 entries and q has 1; send one"),
+        ([KIDS], {"target_prefix": ["Um", "Um"]}, "has 2 strings and q has 1 text; send one"),
     ],
 )
 def test_prefix_that_cannot_be_used_is_refused(

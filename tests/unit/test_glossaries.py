@@ -213,8 +213,8 @@ def test_entries_are_read(
     [
         ("", "tsv", "there is no entry"),
         ("\n \n", "tsv", "there is no entry"),
-        ("a", "tsv", "line 1: it has 1 columns"),
-        ("a\tb\nc,d", "tsv", "line 2: it has 1 columns"),
+        ("a", "tsv", "line 1: it has 1 column;"),
+        ("a\tb\nc,d", "tsv", "line 2: it has 1 column;"),
         ("a\tb\tc", "tsv", "line 1: it has 3 columns"),
         ("a,b,c", "csv", "line 1: it has 3 columns"),
         ("a\tb\na\tc", "tsv", "line 2: the source term a is there twice"),

@@ -36,7 +36,7 @@ from service.api.request.handlers import route
 from service.api.request.parameters import FORM, JSON, MULTIPART, AcceptLanguage, described
 from service.api.responses import JSONResponse
 from service.documents.formats import FORMATS
-from service.errors import ForbiddenError, InvalidRequestError, NotFoundError
+from service.errors import ForbiddenError, InvalidRequestError, NotFoundError, counted
 from service.models.catalog import Catalog
 from service.models.routes import PIVOT
 from service.state.suggestions import Suggestion
@@ -150,8 +150,8 @@ def prefixes_of(body: TranslateRequest, num_texts: int) -> list[str]:
     prefixes = [given] * num_texts if isinstance(given, str) else [*given]
     if len(prefixes) != num_texts:
         raise InvalidRequestError(
-            f"Invalid request: target_prefix has {len(prefixes)} entries and q has {num_texts}; "
-            "send one for each text, or one string for all"
+            f"Invalid request: target_prefix has {counted(len(prefixes), 'string')} and q has "
+            f"{counted(num_texts, 'text')}; send one for each text, or one string for all"
         )
     return prefixes
 
