@@ -1,7 +1,7 @@
 """Protects the parts of a text that a model would damage: placeholders, URLs, markup, symbols.
 
 Each such span is replaced by one marker, a private-use character, before the text is split into
-sentences. A span has a certain form (`{name}`, `%s`, `https://...`, an amount, an emoji), or a
+sentences. A span has a certain syntax (`{name}`, `%s`, `https://...`, an amount, an emoji), or a
 character that the model's vocabulary does not have. `carriage.py` carries the spans through the
 model.
 """
@@ -25,12 +25,12 @@ MAX_SPANS = 0x10FFFD - FIRST_MARKER
 
 MARKER = re.compile("[\U000f0000-\U0010fffd]")
 
-_FORMS = compiled((*MARKUP, *CODE))
+_SYNTAXES = compiled((*MARKUP, *CODE))
 
-# A text without a match and without one of WORDS has no form. `_FORMS` takes ten times as long. The
-# marks of ordinary sentences count only beside certain characters.
+# A text without a match and without one of WORDS has no syntax. `_SYNTAXES` takes ten times as
+# long. The marks of ordinary sentences count only beside certain characters.
 _RARE = r"{$#@<[\]~\\&`=^¯|+*>_→⇒↔≠≤≥≈∈×÷±·∪∩∧∨⊂⊆⌘⌥⇧⌃⌤⎋⇥⌫⏎"
-_MAY_BE_FORM = re.compile(
+_MAY_HAVE_SYNTAX = re.compile(
     rf"[{_RARE}%.:;/!?(0-](?:(?<=[{_RARE}])|(?<=[:;/-])(?=\S)|(?<=\.)(?=[\w/]|\./|\.{{3}})"
     r"|(?<=!)(?=[=a-z])|(?<=\?)(?=[a-z+?.])|(?<=www\.)|(?<=%)(?<!\d%)|(?<=\w\()|(?<=0)[xX])"
 )
@@ -184,7 +184,7 @@ def protect(
     `keeps_length` is necessary if the places in the text must stay valid.
     """
     found = unknown(text)
-    if not (found or _has_form(text) or has_signs(text) or values.TRIGGER.search(text)):
+    if not (found or _has_syntax(text) or has_signs(text) or values.TRIGGER.search(text)):
         return ProtectedText(text, ())
     marking = Marking(unknown, keeps_length)
     marked = marking.protect(text, found)
@@ -210,8 +210,8 @@ def _pairs(spans: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def _has_form(text: str) -> bool:
-    if _MAY_BE_FORM.search(text):
+def _has_syntax(text: str) -> bool:
+    if _MAY_HAVE_SYNTAX.search(text):
         return True
     for word in WORDS:  # a loop is faster than any() with a generator
         if word in text:
@@ -221,7 +221,7 @@ def _has_form(text: str) -> bool:
 
 def _find(text: str, unknown: Sequence[Span]) -> list[Span]:
     """Returns the protected spans in order; unknown words are between the other spans."""
-    found = [match.span() for match in _FORMS.finditer(text)] if _has_form(text) else []
+    found = [match.span() for match in _SYNTAXES.finditer(text)] if _has_syntax(text) else []
     if has_signs(text):
         found += [match.span() for match in SIGNS.finditer(text)]
     if values.TRIGGER.search(text):
