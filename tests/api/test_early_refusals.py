@@ -131,7 +131,7 @@ def test_response_comes_after_the_body(refusing: Refusing) -> None:
     assert refusing.num_early == 1
 
 
-def test_client_that_leaves_within_the_body_harms_nobody(
+def test_client_that_leaves_within_the_body_harms_no_other(
     refusing: Refusing, connection: http.client.HTTPConnection
 ) -> None:
     with refusing.server.connect() as leaving:

@@ -48,9 +48,7 @@ def test_vectors_are_the_models_to_the_bit(server: AnyServer, reference: Referen
         assert_array_equal(vectors_of(embed_at(server, text)), reference.vectors(text))
 
 
-def test_same_text_has_the_same_vector_whoever_else_is_served(
-    server: AnyServer, reference: Reference
-) -> None:
+def test_text_has_the_same_vector_in_every_batch(server: AnyServer, reference: Reference) -> None:
     """Bit for bit, from many clients at once."""
     generator = np.random.default_rng(3)
     words = ["hello", "world", "a", "b", "c", "un", "."]

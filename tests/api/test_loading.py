@@ -234,7 +234,7 @@ def test_only_the_admin_key_opens_it(server: AnyServer, portuguese: str) -> None
     assert states(server) == {"en-pt": "ready"}
 
 
-def test_without_a_key_nobody_may(serve: Serve, english: str, portuguese: str) -> None:
+def test_without_a_key_models_are_not_changed(serve: Serve, english: str, portuguese: str) -> None:
     server = serve(models=(english,))
     for key in ("", "any"):
         assert_refused(load(server, "pt-en", portuguese, key), ForbiddenError, "REGARD_ADMIN_KEY")

@@ -58,7 +58,7 @@ def test_phone_scrolls_in_one_direction_only(reader: Reader, page: Page, text: s
 
 
 @pytest.mark.parametrize("options", [{"reduced_motion": "reduce"}])
-def test_nothing_moves_for_those_who_ask_for_calm(reader: Reader, page: Page) -> None:
+def test_nothing_moves_with_reduced_motion(reader: Reader, page: Page) -> None:
     reader.read(KIDS, **WHOLE)
     moving = page.evaluate(
         """() => [...document.querySelectorAll('*')].filter((node) => {

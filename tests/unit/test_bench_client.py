@@ -87,7 +87,7 @@ def test_requests_without_a_reply_fail_by_kind(received: bytes | None, kind: str
     assert answer == ([kind], True)
 
 
-def test_bytes_that_nobody_asked_for_are_not_taken_for_a_reply() -> None:
+def test_bytes_without_a_request_are_not_taken_for_a_reply() -> None:
     outcomes, closed = exchange(lambda path, body: TRANSLATED + b"more", (b"", b""))
     assert (outcomes[0].status, outcomes[1], closed) == (200, "closed", True)
 

@@ -170,7 +170,7 @@ def test_order_of_the_clients_follows_from_the_seed(source: Path) -> None:
     assert order("0") == order("0") != order("1")
 
 
-def test_answers_that_depend_on_company_are_counted_and_exit_with_1(source: Path) -> None:
+def test_replies_that_depend_on_the_batch_are_counted_and_exit_with_1(source: Path) -> None:
     with served(ShoutsInCompany()) as url:
         result = bench("consistency", "--source", source, "--url", url)
     assert result.exit_code == 1

@@ -180,7 +180,7 @@ async def test_messages_of_one_turn_go_out_together_and_in_order() -> None:
     assert written.lists == [[1, 2, 3, 4], [5]]
 
 
-async def test_message_that_nobody_waits_for_goes_out_by_itself_in_the_end() -> None:
+async def test_message_without_a_waiting_caller_is_sent_in_the_end() -> None:
     written = Written()
     outbox = outbox_of(written)
     outbox.post(1)

@@ -511,7 +511,7 @@ def encoded(limits: EngineLimits, lengths: list[int]) -> list[BatchStats]:
 WIDE = EngineLimits(max_rows=256, max_source_tokens=128, max_batch_tokens=4096)
 
 
-def test_a_few_newcomers_share_a_batch_whatever_their_lengths() -> None:
+def test_few_waiting_sequences_of_any_lengths_share_a_batch() -> None:
     (stats,) = encoded(WIDE, [*[8] * 12, 90, 40])
     assert (stats.phase, stats.rows, stats.tokens) == ("encode", 14, 96 + 130)
     assert stats.tokens + stats.padding_tokens == 16 * 96
@@ -570,7 +570,7 @@ def test_sizes_double_and_then_come_halves() -> None:
 @pytest.mark.parametrize(
     ("free_gib", "rows"), [(80.0, 1024), (1.0, 64), (0.0, 64)], ids=["large", "small", "none"]
 )
-def test_rows_where_nobody_said_follow_the_memory(free_gib: float, rows: int) -> None:
+def test_rows_without_a_setting_follow_the_memory(free_gib: float, rows: int) -> None:
     config = tiny_config(d_model=512, num_heads=8, decoder=DecoderKind.SELF_ATTENTION)
     model = tiny_model(replace(config, decoder_layers=6), 0)
     assert fitting_rows(model, EngineLimits(), int(free_gib * 2**30)) == rows

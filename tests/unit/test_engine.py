@@ -289,7 +289,7 @@ def encode_groups(limits: EngineLimits, lengths: list[int]) -> Iterator[tuple[in
         yield figures.rows, figures.tokens + figures.padding_tokens
 
 
-def test_newcomers_are_encoded_by_like_length_within_the_token_budget() -> None:
+def test_waiting_sequences_are_encoded_by_length_within_the_token_budget() -> None:
     limits = EngineLimits(max_rows=16, max_source_tokens=128, max_batch_tokens=256)
     groups = list(encode_groups(limits, [120, 4, 5, 4, 128, 6, 5, 4, 4, 5, 6, 7]))
     assert sum(rows for rows, _ in groups) == 12

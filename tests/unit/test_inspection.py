@@ -138,7 +138,7 @@ def test_a_job_that_cannot_be_computed_is_refused(
     assert message in str(caught.value)
 
 
-def test_who_only_asks_does_not_import_torch() -> None:
+def test_attention_query_does_not_import_torch() -> None:
     check = (
         "import sys, model.inspection.query, model.inspection.results; "
         "sys.exit('torch' in sys.modules)"

@@ -458,7 +458,7 @@ def test_damaged_folder_is_refused(
 
 
 @pytest.mark.parametrize("kind", [*LANGUAGES])
-def test_folder_without_pieces_says_what_it_lacks(tmp_path: Path, kind: str) -> None:
+def test_folder_without_pieces_names_the_missing_file(tmp_path: Path, kind: str) -> None:
     """It was taken for an OPUS-MT model without its files."""
     write_folder(tmp_path / "many", kind)
     (tmp_path / "many" / "sentencepiece.bpe.model").unlink()

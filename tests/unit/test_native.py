@@ -261,7 +261,7 @@ def test_recording_changes_no_token(library: Library) -> None:
 
 
 @each_library
-def test_newcomers_beyond_the_token_limit_are_encoded_in_turn(library: Library) -> None:
+def test_sequences_beyond_the_token_limit_are_encoded_in_turn(library: Library) -> None:
     model, sources = int8_model(), tiny_sources(8, longest=40)
     limits = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=50)
     engine = Engine(NativeRunner(model, limits, None, library), limits)

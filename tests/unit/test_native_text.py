@@ -93,7 +93,7 @@ def test_vectors_are_near_those_in_float32(library: Library) -> None:
 
 @each_library
 @pytest.mark.parametrize("family", NATIVE)
-def test_a_text_has_the_same_bits_in_any_company(library: Library, family: str) -> None:
+def test_text_has_the_same_bits_in_every_batch(library: Library, family: str) -> None:
     """Alone, among others in any order, and in slices of any size."""
     model, chance = native_model(library, **NATIVE[family], num_heads=2), random.Random(4)
     texts = jobs(*[chance.randint(1, 64) for _ in range(40)], is_per_token=True)

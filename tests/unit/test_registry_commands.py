@@ -244,7 +244,7 @@ def serve(**flags: object) -> Settings:
     return take_models(Settings(**flags))  # type: ignore[arg-type]
 
 
-def test_start_serves_what_was_pulled_and_asks_nobody(
+def test_start_serves_pulled_models_without_a_registry(
     registry: FakeRegistry, tmp_path: Path
 ) -> None:
     run("pull")

@@ -487,7 +487,7 @@ class TestPins:
             pull(PAIR, {"vocab.bin": "0" * 64})
 
 
-def test_interrupted_pull_tells_what_lacks_and_then_goes_on(pull: Pull) -> None:
+def test_interrupted_pull_names_the_missing_files_and_continues(pull: Pull) -> None:
     pull.registry.publish_pair("en-de", STUDENT)
     path = "/models/en-de/tiny/exported/" + SHORTLIST + ".gz"
     pull.registry.faults[path] = [Fault(cut=10), *[Fault(status=503)] * 4]
@@ -511,7 +511,7 @@ def test_model_that_does_not_fit_is_not_begun(pull: Pull) -> None:
     assert pull.registry.paths() == ["/db/models.json"]
 
 
-def test_offline_nobody_is_asked(pull: Pull) -> None:
+def test_offline_nothing_is_requested(pull: Pull) -> None:
     pull.registry.publish_pair("en-de", STUDENT)
     with pytest.raises(RegistryError, match="firefox:en-de has to be fetched, and REGARD_OFFLINE"):
         pull(PAIR, is_offline=True)

@@ -212,7 +212,9 @@ def manifest(path: Path, reference: str, pins: Mapping[str, str]) -> str:
     return str(path)
 
 
-def test_all_that_lacks_is_told_with_the_command_that_fetches_it(cache: ModelCache) -> None:
+def test_error_names_all_missing_models_and_the_command_that_fetches_them(
+    cache: ModelCache,
+) -> None:
     folder = put(cache, PAIR, FILES)
     (folder / "model.ende.bin").write_bytes(b"weight")
     (folder / "vocab.ende.spm").unlink()
@@ -293,7 +295,7 @@ def test_dtype_of_a_folder_holds_for_all_of_its_models(cache: ModelCache, tmp_pa
     assert placements_of(located) == dict.fromkeys(folders, ("", "float32"))
 
 
-def test_home_that_nobody_knows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_home_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RegistryError, match="~nobody-of-that-name.*REGARD_MODEL_CACHE"):
         ModelCache.at("~nobody-of-that-name/x")
     monkeypatch.setenv("HOME", "/home/me")

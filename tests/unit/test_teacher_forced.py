@@ -309,7 +309,7 @@ def raises(*_: Any) -> None:
     raise AssertionError("nobody needs this")
 
 
-def test_what_nobody_asks_about_is_not_computed(
+def test_only_requested_values_are_computed(
     family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = family.model(encoder_layers=3)
