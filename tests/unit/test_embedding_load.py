@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch.nn import functional
+from safetensors.torch import save_file
 
-from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import (
     EmbeddingFiles,
     find_embedding_models,
@@ -23,6 +21,7 @@ from model.checkpoints.families.sentence_transformers import (
 from model.config import EmbeddingConfig, NormalizeConfig, Pooling
 from model.encoding.embedding import EmbeddingJob, Vectors, embed
 from model.errors import CheckpointError, UnsupportedModelError
+from tests.embedding_reference import load_folder
 from tests.tiny_text import (
     OPTIONS,
     change_json,
@@ -34,7 +33,6 @@ from tests.tiny_text import (
     write_model,
 )
 
-CPU = torch.device("cpu")
 IDS = [1, 7, 8, 2]
 WHOLE = ["Transformer", "Pooling", "Dense", "Normalize"]
 
@@ -52,23 +50,8 @@ def config_of(folder: Path) -> EmbeddingConfig:
     return read_config(found(folder))
 
 
-def vector(folder: Path, is_per_token: bool = False, dtype: str = "float32") -> Vectors:
-    model = load_embedding_model(found(folder), CPU, dtype)
-    return embed(model, [EmbeddingJob(IDS, is_per_token)])[0]
-
-
-def load_all(folder: Path) -> None:
-    load_tokenizer(found(folder), config_of(folder))
-    load_embedding_model(found(folder), CPU, "float32")
-
-
-def test_folder_gives_normalized_means(folder: Path) -> None:
-    hidden = torch.from_numpy(vector(folder, is_per_token=True))
-    expected = functional.normalize(hidden.mean(dim=0), dim=0)
-    np.testing.assert_allclose(vector(folder), expected.numpy(), atol=1e-6)
-    rounded = vector(folder, dtype="bfloat16")
-    assert rounded.dtype == np.float32
-    assert rounded @ vector(folder) > 0.999
+def vector(folder: Path, is_per_token: bool = False) -> Vectors:
+    return embed(load_folder(folder)[1], [EmbeddingJob(IDS, is_per_token)])[0]
 
 
 def test_files_say_what_the_model_is(tmp_path: Path) -> None:
@@ -166,25 +149,6 @@ def test_longest_text_is_that_of_the_files(
     assert config_of(folder).max_tokens == expected
 
 
-@pytest.mark.parametrize("modules", [WHOLE, WHOLE[:3]])
-@pytest.mark.parametrize("has_bias", [True, False])
-@pytest.mark.parametrize("activation", ["activation.Tanh", "linear.Identity"])
-def test_dense_follows_pooling(
-    tmp_path: Path, modules: list[str], has_bias: bool, activation: str
-) -> None:
-    folder = write_model(tmp_path / "tiny", modules)
-    function = f"torch.nn.modules.{activation}"
-    change_json(folder / "2_Dense/config.json", bias=has_bias, activation_function=function)
-    state = load_file(folder / "2_Dense" / "model.safetensors")
-    if not has_bias:
-        save_file({"linear.weight": state["linear.weight"]}, folder / "2_Dense/model.safetensors")
-    pooled = torch.from_numpy(vector(folder, is_per_token=True).mean(axis=0))
-    expected = state["linear.weight"] @ pooled + (state["linear.bias"] if has_bias else 0)
-    expected = torch.tanh(expected) if activation == "activation.Tanh" else expected
-    expected = expected / expected.norm() if modules == WHOLE else expected
-    np.testing.assert_allclose(vector(folder), expected.numpy(), atol=1e-6)
-
-
 def save_pickle(folder: Path, state: dict[str, torch.Tensor]) -> None:
     torch.save(state, folder / "pytorch_model.bin")
 
@@ -214,7 +178,7 @@ def test_weights_are_the_same_in_every_kind_of_file(
 def test_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(CheckpointError, match=f"is not a complete model: it has no {name}"):
-        load_all(folder)
+        load_folder(folder)
 
 
 def test_head_of_a_classifier_that_the_config_does_not_name_is_refused(folder: Path) -> None:
@@ -222,7 +186,7 @@ def test_head_of_a_classifier_that_the_config_does_not_name_is_refused(folder: P
     save_file(state, folder / "model.safetensors")
     message = r"model\.safetensors does not fit .*: unexpected: classifier\.weight"
     with pytest.raises(CheckpointError, match=message):
-        load_all(folder)
+        load_folder(folder)
 
 
 CONFIG, POOLING, DENSE = "config.json", "1_Pooling/config.json", "2_Dense/config.json"
@@ -269,12 +233,12 @@ def test_option_of_no_use_is_told_by_file_and_reason(
     tmp_path: Path, file: str, changes: dict[str, Any], message: str
 ) -> None:
     folder = write_model(tmp_path / "tiny", WHOLE)
-    load_all(folder)
+    load_folder(folder)
     if not (folder / file).is_file():
         write_json(folder / file, {})
     change_json(folder / file, **changes)
     with pytest.raises(CheckpointError, match=message):
-        load_all(folder)
+        load_folder(folder)
 
 
 TRANSFORMER = {"type": "sentence_transformers.models.Transformer", "path": ""}
@@ -298,7 +262,7 @@ def test_modules_of_no_use_are_refused(folder: Path, modules: Any, message: str)
     if modules is None:
         (folder / "modules.json").write_text("[", encoding="utf-8")
     with pytest.raises(CheckpointError, match=message):
-        load_all(folder)
+        load_folder(folder)
 
 
 @pytest.mark.parametrize("architecture", ["BertModel", "BertForMaskedLM", "BertForPreTraining"])
@@ -307,7 +271,7 @@ def test_encoder_that_was_trained_to_fill_in_words_embeds(
 ) -> None:
     folder = write_model(tmp_path / "tiny", architectures=[architecture])
     assert config_of(folder).output_size == 16
-    load_all(folder)
+    load_folder(folder)
 
 
 @pytest.mark.parametrize(

@@ -42,33 +42,6 @@ def test_feed_forward_applies_its_activation(activation: Activation) -> None:
     assert_close(layer(x), layer.fc2(expected))
 
 
-def test_every_weight_sums_to_one_over_the_source_and_is_nothing_beyond(family: Family) -> None:
-    model, sources = family.model(), tiny_sources(6)
-    batch, mask = pad(sources)
-    target = torch.randint(2, 64, (6, 9), generator=torch.Generator().manual_seed(2))
-    with torch.no_grad():
-        _, weights = forced_weights(model, batch, mask, target)
-    assert len(weights.encoder) == len(weights.cross) == 2
-    for layer in [*weights.encoder, *weights.cross]:
-        assert_close(layer.sum(-1), torch.ones(layer.shape[:-1]))
-        assert torch.all(layer.masked_select(~mask[:, None, None, :]) == 0.0)
-        assert torch.all(layer.masked_select(mask[:, None, None, :]) > 0.0)
-
-
-def test_a_target_attends_to_its_past_alone(family: Family) -> None:
-    batch, mask = pad(tiny_sources(3))
-    with torch.no_grad():
-        _, weights = forced_weights(family.model(), batch, mask, torch.full((3, 7), 9))
-    if family.decoder == "ssru":
-        assert weights.decoder == []
-        return
-    past = torch.ones(7, 7).tril().bool()
-    for layer in weights.decoder:
-        assert layer.shape == (3, 2, 7, 7)
-        assert torch.all(layer.masked_select(~past) == 0.0)
-        assert_close(layer.sum(-1), torch.ones(3, 2, 7))
-
-
 def test_logits_are_those_of_explicit_attention(family: Family) -> None:
     model = family.model()
     batch, mask = pad(tiny_sources(5))

@@ -11,7 +11,6 @@ from model.backends.native.library import is_supported
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.families.text_encoders import read_config
-from model.checkpoints.weights import Source
 from model.config import NormPosition
 from model.encoding.embedding import EmbeddingJob, embed
 from model.inspection.results import EXCLUDED
@@ -60,13 +59,6 @@ def test_bases_of_newer_files_are_read() -> None:
     del parameters["full_attention"], parameters["sliding_attention"]["rope_theta"]
     assert rotary(rope_parameters=parameters, local_rope_theta=5)[:2] == (GLOBAL, (5.0, 2))
     assert rotary(local_attention=1)[1] == (10_000.0, 0)
-
-
-def test_products_that_share_a_tensor_are_split() -> None:
-    whole = np.arange(12, dtype=np.float32).reshape(6, 2)
-    parts = [Source("Wqkv.weight", part, 3) for part in range(3)]
-    np.testing.assert_array_equal(np.concatenate([each.take(whole) for each in parts]), whole)
-    np.testing.assert_array_equal(Source("a.weight", adds_one=True).take(whole), whole + 1)
 
 
 def write_model(folder: Path) -> Path:

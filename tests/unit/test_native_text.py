@@ -254,13 +254,3 @@ def test_auto_takes_float16_only_where_vectors_hardly_change(
     assert cosines(exact, rounded).min() > 0.999
     assert (exact[0] != rounded[0]).any()
     assert "float16 is not used" in caplog.text
-
-
-def test_int8_without_native_code_is_pytorch(tmp_path: Path) -> None:
-    files = find_embedding_models(str(write_model(tmp_path / "tiny")))[0]
-    model = load_embedding_model(files, CPU, "int8")
-    exact = load_embedding_model(files, CPU, "float32")
-    job = EmbeddingJob([1, 7, 8, 2])
-    assert model.native is None
-    assert cosines(embed(model, [job]), embed(exact, [job])).min() > 0.99
-    assert not np.array_equal(embed(model, [job]), embed(exact, [job]))

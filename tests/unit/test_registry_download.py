@@ -222,12 +222,9 @@ class TestPacked:
 
     def test_is_unpacked_and_checked(self, run: Run) -> None:
         assert run(is_packed=True) == ModelFile(NAME, len(CONTENT), sha256(CONTENT))
+        assert run.registry.asked[0].headers["Accept-Encoding"] == "gzip"
         assert run.target.read_bytes() == CONTENT
         assert run.left() == [NAME]
-
-    def test_is_asked_for_as_it_is_stored(self, run: Run) -> None:
-        run(is_packed=True)
-        assert run.registry.asked[0].headers["Accept-Encoding"] == "gzip"
 
     def test_is_taken_as_it_comes_when_the_server_has_unpacked_it(self, run: Run) -> None:
         run.registry.files[PATH] = CONTENT
