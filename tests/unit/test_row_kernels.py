@@ -18,8 +18,8 @@ from model.backends.cuda.runner import CudaRunner, launch_all, row_kernels
 from model.backends.torch_runner import TorchRunner
 from model.engine.engine import Engine
 from model.layers.attention import PLAIN, RowKernels, attention, mask_bias
-from model.sequence import EngineLimits
-from tests.tiny import FAMILIES, Family, greedy_ids, tiny_sources
+from model.sequence import DecodingOptions, EngineLimits, Sequence
+from tests.tiny import FAMILIES, Family, assert_same_hypotheses, translate
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LENGTHS = [1, 31, 32, 33, 70, 5]
@@ -265,8 +265,11 @@ def test_translations_by_the_kernel_are_those_of_the_plain_runner(
     triton: RowKernels, family: Family
 ) -> None:
     limits = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=256)
-    model, sources = family.model(max_length_factor=1.5), tiny_sources(3, longest=3)
+    model, options = family.model(max_length_factor=1.5), [DecodingOptions(), DecodingOptions(2, 2)]
+    sequences = [Sequence(i, [9, 0], options[i]) for i in range(2)]
     runner = CudaRunner(model, limits)
     runner.kernels = triton
-    expected = greedy_ids(Engine(TorchRunner(model, limits), limits), sources)
-    assert greedy_ids(Engine(runner, limits), sources) == expected
+    found = translate(Engine(runner, limits), sequences)
+    plain = translate(Engine(TorchRunner(model, limits), limits), sequences)
+    for number, hypotheses in plain.items():
+        assert_same_hypotheses(found[number], hypotheses)
