@@ -1,13 +1,13 @@
 """Detects the language of a text among the languages that the server offers.
 
-The detector is `lingua` in high accuracy mode, with the data of the offered languages only. It
-mistakes Spanish for Portuguese on a server for English and Portuguese. Therefore `lingua` in low
-accuracy mode also compares the offered languages with others, and so do function words. These are
-the frequent words of a language, such as "und" and "nicht".
+The detector is `lingua` in high accuracy mode, with the data of the offered languages only. The
+function words of a text count too. These are the frequent words of a language, such as "und" and
+"nicht". `lingua` mistakes Spanish for Portuguese on a server for English and Portuguese. Therefore
+`lingua` in low accuracy mode also compares the offered languages with others.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -147,13 +147,20 @@ class LanguageDetector:
         if detector is None or not any(map(str.isalpha, sample)):
             return []
         codes = candidates if among is None else _codes_by_iso(tuple(among))
+        words = re.findall(r"[^\W\d_]{2,}", sample[:MAX_COMPARED_CHARS].lower())
+        counts = {code: sum(map(each.__contains__, words)) for code, each in WORDS.items()}
         values = detector.compute_language_confidence_values(sample)
-        shares = ((value.language.iso_code_639_1.name.lower(), value.value) for value in values)
-        both = codes.keys() & candidates.keys()
-        found = [(codes[iso], share) for iso, share in shares if iso in both]
+        shares = {value.language.iso_code_639_1.name.lower(): value.value for value in values}
+        # No word counts against a language without known function words.
+        most = max(counts.values())
+        found = [
+            (codes[iso], share * WORD_ODDS ** counts.get(iso, most))
+            for iso, share in shares.items()
+            if iso in codes and iso in candidates
+        ]
         if not found or compared is None:
             return _rank(found)
-        probability, unserved = _compare(sample, candidates, compared)
+        probability, unserved = _compare(sample, words, counts, candidates, compared)
         ranked = _rank(found, probability)
         return [replace(each, unserved=unserved) for each in ranked[:1]] + ranked[1:]
 
@@ -179,7 +186,8 @@ def _rank(shares: list[tuple[str, float]], probability: float = 1.0) -> list[Det
         probability: The factor of the kept shares; none of them becomes zero by it.
     """
     total = sum(share for _, share in shares) or 1.0
-    best = [(code, round(100 * share / total, 1)) for code, share in shares[:MAX_DETECTIONS]]
+    ranked = sorted(shares, key=lambda each: -each[1])[:MAX_DETECTIONS]
+    best = [(code, round(100 * share / total, 1)) for code, share in ranked]
     return [
         Detection(code, max(MIN_CONFIDENCE, round(probability * percentage, 1)))
         for code, percentage in best
@@ -207,22 +215,27 @@ def _iso(code: str) -> str | None:
 
 
 def _compare(
-    text: str, offered: Collection[str], detector: lingua.LanguageDetector
+    text: str,
+    words: Sequence[str],
+    counts: Mapping[str, int],
+    offered: Collection[str],
+    detector: lingua.LanguageDetector,
 ) -> tuple[float, str | None]:
     """Compares the offered languages with all languages of a detector.
+
+    Args:
+        words: Words at the start of the text.
+        counts: Number of each language's function words among them.
 
     Returns the probability of all offered languages together. If it is very small, the ISO 639-1
     code of the most probable other language is returned too.
     """
-    text = text[:MAX_COMPARED_CHARS]
-    words = re.findall(r"[^\W\d_]{2,}", text.lower())
-    counts = {code: sum(map(each.__contains__, words)) for code, each in WORDS.items()}
     own = max((count for code, count in counts.items() if code in offered), default=0)
     most = max((count for code, count in counts.items() if code not in offered), default=0)
     if own >= most + MORE_WORDS:
         return 1.0, None
     odds = {}
-    for value in detector.compute_language_confidence_values(text):
+    for value in detector.compute_language_confidence_values(text[:MAX_COMPARED_CHARS]):
         code = value.language.iso_code_639_1.name.lower()
         odds[code] = value.value * WORD_ODDS ** counts.get(code, 0)
     of_others = {code: each for code, each in odds.items() if code not in offered and each}

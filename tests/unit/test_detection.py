@@ -58,6 +58,21 @@ def test_ranking_is_well_formed(
     assert {detection.language for detection in detections} <= set(among or SENTENCES)
 
 
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("an umbrella", "en"),
+        ("it is", "en"),
+        ("dos Estados Unidos", "pt"),
+        ("que esta", "pt"),
+        ("kasut dan baju", "ms"),  # Malay; the function words of Indonesian are Malay too
+    ],
+)
+def test_function_words_decide_short_texts(text: str, language: str) -> None:
+    detector = LanguageDetector(("de", "en", "es", "fr", "id", "ms", "pt"))
+    assert detector.detect(text)[0].language == language
+
+
 @pytest.mark.parametrize("text", NO_LETTERS)
 def test_text_without_letters_has_no_language(detector: LanguageDetector, text: str) -> None:
     assert detector.detect(text) == []
