@@ -43,23 +43,20 @@ output = Console()
 _MODELS = typer.Argument(
     help="references or manifests; by default those in REGARD_MODELS", show_default=False
 )
-_CACHE = typer.Option(help="folder of pulled models, in place of REGARD_MODEL_CACHE")
+_CACHE = typer.Option("--cache", help="folder of pulled models, in place of REGARD_MODEL_CACHE")
 Models = Annotated[list[str] | None, _MODELS]
 Cache = Annotated[str | None, _CACHE]
 
 
-class _Choice:
-    def __init__(self, models: list[str] | None, cache: str | None) -> None:
-        flags = {} if cache is None else {"model_cache": cache}
-        self.settings = read_settings(flags)
-        self.cache = ModelCache.at(self.settings.model_cache)
-        self.entries = read_entries(models or self.settings.models)
-
-
 @contextmanager
-def _errors_shown() -> Iterator[None]:
+def _chosen(
+    models: list[str] | None, folder: str | None
+) -> Iterator[tuple[list[ModelEntry], ModelCache, Settings]]:
+    """Yields the models of a command, their cache and the settings; shows errors."""
     try:
-        yield
+        settings = read_settings({} if folder is None else {"model_cache": folder})
+        cache = ModelCache.at(settings.model_cache)
+        yield read_entries(models or settings.models), cache, settings
     except (RegistryError, ModelError) as error:
         raise stop(str(error)) from error
     except KeyboardInterrupt as error:
@@ -70,25 +67,24 @@ def _errors_shown() -> Iterator[None]:
 
 @app.command("list")
 def list_models(
-    cache: Cache = None,
+    folder: Cache = None,
     published: Annotated[
         bool, typer.Option("--published", help="list Mozilla's published language pairs instead")
     ] = False,
 ) -> None:
     """List the models of REGARD_MODELS and of the cache, and whether their files are on disk."""
-    with _errors_shown():
-        choice = _Choice(None, cache)
+    with _chosen(None, folder) as (entries, cache, settings):
         if published:
-            _list_published(choice.settings)
+            _list_published(settings)
             return
         columns = [Column(name, overflow="fold") for name in COLUMNS]
         table = Table(*columns, box=box.SIMPLE)
-        named = {str(entry) for entry in choice.entries}
-        for entry in choice.entries:
-            table.add_row(*_row(entry, choice.cache), style="bold")
-        for record in (r for r in choice.cache.records() if r.reference not in named):
-            state = "incomplete" if choice.cache.missing(record) else "not served"
-            table.add_row(record.reference, state, *_columns(record, choice.cache))
+        named = {str(entry) for entry in entries}
+        for entry in entries:
+            table.add_row(*_row(entry, cache), style="bold")
+        for record in (r for r in cache.records() if r.reference not in named):
+            state = "incomplete" if cache.missing(record) else "not served"
+            table.add_row(record.reference, state, *_columns(record, cache))
         output.print(table)
 
 
@@ -131,11 +127,10 @@ def _columns(record: Record, cache: ModelCache) -> tuple[str, str, str]:
 
 
 @app.command()
-def pull(models: Models = None, cache: Cache = None) -> None:
+def pull(models: Models = None, folder: Cache = None) -> None:
     """Fetch models into the cache, and check each file."""
-    with _errors_shown():
-        choice = _Choice(models, cache)
-        pull_models(choice.entries, choice.cache, choice.settings)
+    with _chosen(models, folder) as (entries, cache, settings):
+        pull_models(entries, cache, settings)
 
 
 def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings) -> None:
@@ -157,14 +152,13 @@ def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings
 
 
 @app.command()
-def verify(models: Models = None, cache: Cache = None) -> None:
+def verify(models: Models = None, folder: Cache = None) -> None:
     """Compare each file with its checksums in the cache, the package or the manifest."""
-    with _errors_shown():
-        choice = _Choice(models, cache)
+    with _chosen(models, folder) as (entries, cache, _):
         faults = []
-        for entry in choice.entries:
+        for entry in entries:
             try:
-                faults += _verify(entry, choice.cache)
+                faults += _verify(entry, cache)
             except (RegistryError, ModelError) as error:
                 faults.append(f"{entry}: {error}")
     if faults:
@@ -202,16 +196,15 @@ def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
 @app.command()
 def info(
     models: Models = None,
-    cache: Cache = None,
+    folder: Cache = None,
     as_toml: Annotated[
         bool, typer.Option("--toml", help="print a manifest with checksums")
     ] = False,
 ) -> None:
     """Describe models on disk: what they do, and each file with its size and sha256 checksum."""
-    with _errors_shown():
-        choice = _Choice(models, cache)
-        for entry in choice.entries:
-            _describe(entry, choice.cache, as_toml)
+    with _chosen(models, folder) as (entries, cache, _):
+        for entry in entries:
+            _describe(entry, cache, as_toml)
 
 
 def _describe(entry: ModelEntry, cache: ModelCache, as_toml: bool) -> None:
