@@ -3,6 +3,8 @@
 The expected scores and attention are computed with transformers and PyTorch.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from transformers import (
 
 from model.checkpoints.embedding import load_cross_encoder_model
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles, read_cross_encoder
+from model.checkpoints.formats.files import read_options_if_there
 from model.encoding.embedding import EmbeddingJob
 from model.errors import CheckpointError, CheckpointNotFoundError
 from service.models.catalog import find_text_models
@@ -167,28 +170,6 @@ def test_tokenizer_may_put_both_parts_of_a_bert_in_one_segment(
 PROMPTS = "config_sentence_transformers.json"
 
 
-@pytest.mark.parametrize(
-    ("file", "changes", "message"),
-    [
-        ("tokenizer_config.json", {"truncation_side": "left"}, "truncation_side"),
-        (PROMPTS, {"default_prompt_name": "query"}, "default_prompt_name is 'query'"),
-        *(
-            ("config.json", {"id2label": labels}, "id2label must be an object")
-            for labels in (3, ["LABEL_0"], "LABEL_0")
-        ),
-    ],
-)
-def test_other_options_are_refused(
-    tmp_path: Path, file: str, changes: dict[str, Any], message: str
-) -> None:
-    write_cross_encoder(tmp_path)
-    if not (tmp_path / file).exists():
-        write_json(tmp_path / file, {})
-    change_json(tmp_path / file, **changes)
-    with pytest.raises(CheckpointError, match=message):
-        ServedReranker.load(files_of(tmp_path))
-
-
 MODERN: dict[str, Any] = {**SIZES, **IDS, "max_position_embeddings": 200}
 ENCODERS: dict[str, Any] = {
     "bert": lambda: BertModel(BertConfig(**SIZES)),
@@ -240,25 +221,6 @@ def test_modules_give_the_score(tmp_path: Path, family: str) -> None:
         np.testing.assert_allclose(weights, torch.cat(output.attentions), rtol=0, atol=1e-5)
     assert np.ptp(scores) > 0.01
     assert len({*map(len, ids)}) > 1
-
-
-@pytest.mark.parametrize(
-    ("file", "changes", "message"),
-    [
-        ("4_Dense/config.json", {"module_output_name": None}, "supported: 'scores'"),
-        ("2_Dense/config.json", {"module_output_name": "scores"}, "sentence_embedding"),
-        ("3_LayerNorm/config.json", {"dimension": 9}, "LayerNorm of 9 inputs gets vectors of size"),
-        ("3_LayerNorm/config.json", {"dimension": "9"}, "dimension is '9'"),
-        ("4_Dense/config.json", {"out_features": 3}, "the classifier has 3 labels"),
-    ],
-)
-def test_other_modules_are_refused(
-    tmp_path: Path, file: str, changes: dict[str, Any], message: str
-) -> None:
-    write_modular(tmp_path, "bert")
-    change_json(tmp_path / file, **changes)
-    with pytest.raises(CheckpointError, match=message):
-        read_cross_encoder(files_of(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -425,36 +387,54 @@ def test_default_prompt_is_the_instruction(tmp_path: Path) -> None:
     assert ids == [prompt_ids(text, "Find the cat") for text in TEXTS]
 
 
-def test_default_prompt_without_a_text_is_refused(tmp_path: Path) -> None:
-    write_logit_score(tmp_path)
-    change_json(tmp_path / PROMPTS, default_prompt_name="own")
-    with pytest.raises(CheckpointError, match="the default prompt 'own' is not among the prompts"):
-        read_cross_encoder(files_of(tmp_path))
-
-
-@pytest.mark.parametrize("is_file", [True, False])
-def test_other_template_is_refused(tmp_path: Path, is_file: bool) -> None:
-    write_logit_score(tmp_path)
-    template = "{% if message.role == 'document' %}{{ message.content }}"
-    if is_file:
-        (tmp_path / "chat_template.jinja").write_text(template)
-    else:
-        write_json(tmp_path / "tokenizer_config.json", {"chat_template": template})
-    with pytest.raises(CheckpointError, match="chat_template is not that of Qwen3-Reranker"):
-        ServedReranker.load(files_of(tmp_path))
-
-
-@pytest.mark.parametrize("ids", [[1, 1000], ["yes", 2], [None, 3], [True, 2]])
-def test_answers_that_are_no_ids_are_refused(tmp_path: Path, ids: list[Any]) -> None:
-    write_logit_score(tmp_path)
-    names = dict(zip(("true_token_id", "false_token_id"), ids, strict=True))
-    write_json(tmp_path / "1_LogitScore" / "config.json", names)
-    with pytest.raises(CheckpointError, match="the ids of its answers are"):
-        read_cross_encoder(files_of(tmp_path))
-
-
 def test_tokenizer_without_the_tokens_of_the_prompt_is_refused(tmp_path: Path) -> None:
     write_logit_score(tmp_path)
     KINDS["byte-level BPE"]().save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(CheckpointError, match="no token for the beginning of"):
+        ServedReranker.load(files_of(tmp_path))
+
+
+MODEL, TOKENIZER = "config.json", "tokenizer_config.json"
+DENSE, NORM, LAST = (f"{place}/config.json" for place in ("2_Dense", "3_LayerNorm", "4_Dense"))
+TEMPLATE = "{% if message.role == 'document' %}{{ message.content }}"
+OTHER_TEMPLATE = "chat_template is not that of Qwen3-Reranker"
+write_modules_of_bert = partial(write_modular, family="bert")
+REFUSED: list[tuple[Callable[[Path], Any], str, Any, str]] = [
+    (write_cross_encoder, TOKENIZER, {"truncation_side": "left"}, "truncation_side"),
+    (write_cross_encoder, PROMPTS, {"default_prompt_name": "query"}, "default_prompt_name is 'q"),
+    *(
+        (write_cross_encoder, MODEL, {"id2label": labels}, "id2label must be an object")
+        for labels in (3, ["LABEL_0"], "LABEL_0")
+    ),
+    (write_modules_of_bert, LAST, {"module_output_name": None}, "supported: 'scores'"),
+    (write_modules_of_bert, DENSE, {"module_output_name": "scores"}, "sentence_embedding"),
+    (write_modules_of_bert, NORM, {"dimension": 9}, "LayerNorm of 9 inputs gets vectors of size"),
+    (write_modules_of_bert, NORM, {"dimension": "9"}, "dimension is '9'"),
+    (write_modules_of_bert, LAST, {"out_features": 3}, "the classifier has 3 labels"),
+    (write_logit_score, PROMPTS, {"default_prompt_name": "own"}, "prompt 'own' is not among"),
+    (write_logit_score, "chat_template.jinja", TEMPLATE, OTHER_TEMPLATE),
+    (write_logit_score, TOKENIZER, {"chat_template": TEMPLATE}, OTHER_TEMPLATE),
+    *(
+        (write_logit_score, "1_LogitScore/config.json", ids, "the ids of its answers are")
+        for ids in (
+            {"true_token_id": 1, "false_token_id": 1000},
+            {"true_token_id": "yes", "false_token_id": 2},
+            {"true_token_id": None, "false_token_id": 3},
+            {"true_token_id": True, "false_token_id": 2},
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("write", "file", "changes", "message"), REFUSED)
+def test_other_rerankers_are_refused(
+    tmp_path: Path, write: Callable[[Path], Any], file: str, changes: Any, message: str
+) -> None:
+    write(tmp_path)
+    if isinstance(changes, str):
+        (tmp_path / file).write_text(changes)
+    else:
+        known = read_options_if_there(tmp_path / file)
+        write_json(tmp_path / file, known | changes)
+    with pytest.raises(CheckpointError, match=message):
         ServedReranker.load(files_of(tmp_path))
