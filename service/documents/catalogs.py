@@ -53,7 +53,7 @@ class Syntax:
     write: Callable[[bool, str], str]  # whether only ASCII may be used, and the value
 
 
-def unescaped(source: str) -> str:
+def read_escapes(source: str) -> str:
     def character(found: re.Match[str]) -> str:
         return chr(int(found[1], 16)) if found[1] else _NAMED.get(found[2], found[2] or "")
 
@@ -72,8 +72,8 @@ def _property(is_ascii: bool, value: str, doubles: bool = False) -> str:
 
 
 _OF_JSON = Syntax(_JSON, lambda source: json.loads(source, strict=False), _quoted)
-OF_STRINGS = Syntax(_STRINGS, lambda source: unescaped(source[1:-1]), _quoted)
-OF_PROPERTIES = Syntax(_PROPERTIES, unescaped, _property)
+OF_STRINGS = Syntax(_STRINGS, lambda source: read_escapes(source[1:-1]), _quoted)
+OF_PROPERTIES = Syntax(_PROPERTIES, read_escapes, _property)
 
 
 def read_json(data: bytes, is_arb: bool = False) -> PassageDocument:

@@ -8,7 +8,7 @@ from functools import partial
 from lxml import etree
 
 from service.documents.base import DocumentError
-from service.documents.catalogs import unescaped
+from service.documents.catalogs import read_escapes
 from service.documents.code_values import is_prose
 from service.documents.html import with_markup
 from service.documents.inline import BlockReader, Role
@@ -46,7 +46,7 @@ def _strings(root: Element) -> Iterator[Element]:
         name = local_name(element) if element.get("translatable") != "false" else ""
         items = element if name in ("string-array", "plurals", "array") else ()
         for each in [element] if name == "string" else items:
-            words = unescaped("".join(each.itertext()))
+            words = read_escapes("".join(each.itertext()))
             if words.strip()[:1] not in ("@", "?") and is_prose(words, element.get("name", "")):
                 yield each
 
@@ -63,7 +63,7 @@ def _of_android(block: Block) -> Block:
     nodes = [text.before, *text.nodes, text.after]
     quotes = "'" if _QUOTE.search(words_of(nodes)) else "'\""
     read = TaggedText(
-        _mapped(nodes, lambda source: unescaped(_SPACES.sub(" ", source))), keeps_lines=True
+        _mapped(nodes, lambda source: read_escapes(_SPACES.sub(" ", source))), keeps_lines=True
     )
     place = partial(_escaped, quotes=quotes)
     return with_markup(Block(read, lambda found: block.place(_mapped(found, place))))

@@ -14,7 +14,7 @@ from functools import lru_cache
 import lingua
 
 from service.text.characters import cleaned
-from service.text.language_codes import OTHER_NAMES, base_language
+from service.text.language_codes import OTHER_CODES, base_language
 
 MAX_TEXT_CHARS = 2_000
 MAX_DETECTIONS = 3
@@ -210,7 +210,7 @@ def _codes_by_iso(codes: tuple[str, ...]) -> Mapping[str, str]:
 
 def _iso(code: str) -> str | None:
     primary = base_language(code)
-    names = (primary, base_language(OTHER_NAMES.get(primary, "")))
+    names = (primary, base_language(OTHER_CODES.get(primary, "")))
     return next((name for name in names if name in KNOWN), None)
 
 

@@ -21,7 +21,7 @@ _LOCALES = frozenset(localedata.locale_identifiers())
 
 # Maps a code to another code of the same language. Each of these languages has two codes in BCP 47,
 # or a code that only LibreTranslate uses.
-OTHER_NAMES = {
+OTHER_CODES = {
     "pb": "pt-BR",
     "zt": "zh-Hant",
     "tl": "fil",
@@ -72,7 +72,7 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
     by_code, variants = _index(tuple(offered))
     found = _match(wanted, by_code, variants)
     primary, dash, rest = wanted.partition("-")
-    other = f"{OTHER_NAMES[primary]}{dash}{rest}" if primary in OTHER_NAMES else ""
+    other = f"{OTHER_CODES[primary]}{dash}{rest}" if primary in OTHER_CODES else ""
     return found or _match(other, by_code, variants)
 
 

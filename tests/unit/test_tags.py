@@ -128,6 +128,8 @@ MOVED = {
     ("one <b></b>two", "um dois", (0, 1)): "um <b></b>dois",
     # A numeral is found by its spelling, whatever it attends to.
     ("in <b>1994</b> he", "ele em 1994", (2, 0, 2)): "ele em <b>1994</b>",
+    # An element does not surround punctuation alone.
+    ("one <b>two</b> three", "um, tres", (0, 1, 2)): "<b>um</b>, tres",
     # An element whose words have no translation surrounds the word that attends to them most.
     ("the <b>very</b> old", "velho", (2,)): "<b>velho</b>",
 }
