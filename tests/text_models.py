@@ -97,6 +97,12 @@ NATIVE: dict[str, dict[str, Any]] = {
 }
 """Changes of encoders that native code computes, by the family that has them."""
 
+TEXT_FAMILIES: dict[str, dict[str, Any]] = {
+    **NATIVE,
+    "deberta": {"relative_buckets": 8, "attention": {"is_disentangled": True, "max_distance": 9}},
+}
+"""Changes of all encoders."""
+
 
 def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingModel:
     """Makes a model with the given sizes, and those of SIZES for the others.

@@ -16,18 +16,21 @@ from model.backends.cuda.triton_kernels import BLOCK, PART
 CAPABILITIES = 80, 90  # Ampere and Hopper
 DTYPES = "fp32", "bf16", "fp16"
 HEADS = {"heads": 8, "head_dim": 24, "padded_dim": 32, "block": BLOCK}
+TEXTS = {"head_dim": 24, "padded_dim": 32, "block": 64}
 WIDTHS = {"width": 384, "padded_width": 512}
 CONSTANTS: list[tuple[Any, dict[str, Any]]] = [
     (programs.attend_kernel, {**HEADS, "has_new": True, "has_rows": False}),
     (programs.attend_kernel, {**HEADS, "has_new": False, "has_rows": True}),
+    (programs.attend_texts_kernel, {**TEXTS, "has_bias": True}),
+    (programs.attend_texts_kernel, {**TEXTS, "has_bias": False}),
     (programs.embed_kernel, WIDTHS),
     (programs.add_norm_kernel, WIDTHS),
     (programs.recur_kernel, WIDTHS),
     (programs.part_maximum_kernel, {"part": PART}),
     (programs.choice_kernel, {"padded_parts": 8}),
 ]
-INTEGERS = "lengths", "rows", "tokens", "positions", "chosen"
-COUNTS = "columns", "parts"
+INTEGERS = "lengths", "texts", "rows", "tokens", "positions", "chosen"
+COUNTS = "columns", "parts", "zero_column"
 FLOATS = "scale", "epsilon"
 
 
@@ -42,7 +45,7 @@ def type_of(name: str, dtype: str, constants: dict[str, Any]) -> str:
         return "*fp32"
     if name in FLOATS:
         return "fp32"
-    is_number = name in COUNTS or name.endswith(("_row", "_head", "_position"))
+    is_number = name in COUNTS or name.endswith(("_row", "_head", "_position", "_token"))
     return "i32" if is_number else f"*{dtype}"
 
 

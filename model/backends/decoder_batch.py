@@ -8,16 +8,16 @@ from copy import copy
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from model.architectures.stack import Decoder
-from model.backends.encoder_batch import LayerBatch, PackedBatch, put
+from model.backends.encoder_batch import FusedBatch, PackedBatch, put
 from model.config import DecoderKind, ModelConfig
 from model.inspection.captures.capture import LayerRest
 from model.inspection.query import AttentionKind, Knockout
 from model.layers.attention import PLAIN, KeyValue, Recording, RowKernels, attention, mask_bias
-from model.layers.block import SSRU, Residual
+from model.layers.block import SSRU
 
 
 class TargetBatch(PackedBatch):
@@ -169,7 +169,7 @@ class DecodingCache:
         self.positions[target] = self.positions[source]
 
 
-class StepBatch(LayerBatch):
+class StepBatch(FusedBatch):
     """The present token (B, 1) of each of the first rows of a cache, or of the given `rows` (B).
 
     `widths` are at least the largest numbers of target and source positions (L and S), the present
@@ -178,7 +178,6 @@ class StepBatch(LayerBatch):
     """
 
     sublayers = 2
-    can_slice = False
 
     def __init__(
         self,
@@ -193,13 +192,11 @@ class StepBatch(LayerBatch):
         self.recording, self.rows = recording, rows
         target_width, source_width = widths
         self.own = slice(len(tokens)) if rows is None else rows
-        self.layers, self.cache, self.kernels = decoder.blocks, cache, kernels or PLAIN
-        self.num_layers, self.num_tokens, self.widths = len(self.layers), len(tokens), widths
+        self.cache, self.widths = cache, widths
         self.positions = cache.positions[self.own, None]  # (B, 1)
-        self.x = decoder.embedding(tokens, self.positions, target_width - 1, self.kernels)
-        self.inner = self.layers[0].mixer_residual.before(self.x)  # input of the next part
-        norms = [block.mixer_residual.norm for block in self.layers]
-        self.next_norms = [*norms[1:], decoder.norm]
+        known = kernels or PLAIN
+        x = decoder.embedding(tokens, self.positions, target_width - 1, known)
+        super().__init__(decoder, x, known)
         self.num_keys = self.positions[:, 0] + 1, cache.memory_lengths[self.own]  # (B) each
         self.biases: tuple[Tensor | None, Tensor] | None = None
         self.new: KeyValue | None = None
@@ -264,18 +261,3 @@ class StepBatch(LayerBatch):
                 self.recording.write(*self.heads[:2], bias)
         following = block.feed_forward_residual if is_cross else block.cross_residual
         self._add(y, residual, following.norm)
-
-    def feed_forward(self, layer: int, first: int, count: int) -> None:
-        block = self.layers[layer]
-        y = block.feed_forward(self.inner)
-        self._add(y, block.feed_forward_residual, self.next_norms[layer])
-
-    def _add(self, y: Tensor, residual: Residual, next_norm: nn.Module) -> None:
-        if residual.output_norm is not None:
-            y = residual.output_norm(y)
-        norm = next_norm if residual.is_pre else residual.norm
-        total, self.inner = self.kernels.add_norm(self.x, y, norm)
-        self.x = total if residual.is_pre else self.inner
-
-    def read(self) -> Tensor:
-        return self.inner[:, 0]

@@ -7,12 +7,13 @@ can do other work.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, chain, groupby
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from model.architectures.embedding import TokenParts
 from model.architectures.stack import Stack
@@ -21,12 +22,14 @@ from model.inspection.query import AttentionKind, Knockout, SiteKnockout
 from model.layers.attention import (
     Heads,
     MultiHeadAttention,
+    RowKernels,
     attention,
     attention_weights,
     mask_bias,
 )
 from model.layers.block import Residual
 from model.layers.positions import bias_rows
+from model.sequence import batches
 
 
 class SlicedPass(ABC):
@@ -400,24 +403,18 @@ class PaddedBatch(LayerBatch):
     """Texts that are padded to one length; every call computes all tokens.
 
     The shapes depend only on the number of texts and on the padded length, as CUDA graphs require.
-    `source` and `mask` are (B, S). `read_texts` needs the `lengths`. With them, padding tokens get
-    no larger position than the longest text has, where the position table of an encoder may end.
+    `source` and `mask` are (B, S).
     """
 
     can_slice = False
 
-    def __init__(
-        self, encoder: Stack, source: Tensor, mask: Tensor, lengths: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, encoder: Stack, source: Tensor, mask: Tensor) -> None:
         self.encoder = encoder
-        self.lengths = [*lengths]
         self.layers = encoder.blocks
         self.num_layers = len(self.layers)
         self.num_tokens = source.numel()
         length = source.shape[1]
-        positions = torch.arange(length, device=source.device)
-        positions = positions.clamp_max(max(lengths, default=length) - 1)
-        self.positions = positions.expand_as(source)  # (B, S)
+        self.positions = torch.arange(length, device=source.device).expand_as(source)  # (B, S)
         self.x = encoder.embedding.parts(source, self.positions, length - 1).embedded  # (B, S, D)
         masked = mask_bias(mask, self.x.dtype)[:, None, None, :]  # (B, 1, 1, S)
         tables = encoder.biases(length)  # most layers share one
@@ -446,43 +443,151 @@ class PaddedBatch(LayerBatch):
         hidden: Tensor = self.encoder.norm(self.x)
         return hidden.flatten(0, 1)
 
-    def read_texts(self) -> list[HiddenTexts]:
-        return [HiddenTexts(self.encoder.norm(self.x), self.lengths)]
 
-
-def pads_on(device: torch.device) -> bool:
-    return device.type == "cuda"
-
-
-def begin_batch(
-    encoder: Stack, sequences: Sequence[list[int]], visible: Sequence[int] = ()
-) -> LayerBatch:
-    """Returns a batch of texts. `visible` has the number of first tokens that are attended."""
-    # On a GPU, the attention of each group of a packed batch would take a launch of its own.
-    if pads_on(encoder.device):
-        return padded_batch(encoder, sequences, visible)
-    return PackedBatch(encoder, sequences, visible=visible)
-
-
-def padded_batch(
-    encoder: Stack,
-    sequences: Sequence[list[int]],
-    visible: Sequence[int] = (),
-    min_width: int = 0,
-) -> PaddedBatch:
+def padded_batch(encoder: Stack, sequences: Sequence[list[int]], min_width: int = 0) -> PaddedBatch:
     lengths = [len(ids) for ids in sequences]
     width = max(min_width, round_up(max(lengths)))
     numbers = np.zeros((len(sequences), width + 1), np.int64)
     numbers[:, width] = lengths
     is_token = np.arange(width) < numbers[:, width:]
     numbers[:, :width][is_token] = np.fromiter(chain.from_iterable(sequences), np.int64)
-    numbers[:, width] = visible or lengths
     uploaded = upload(numbers, encoder.device)
     source, ends = uploaded[:, :width], uploaded[:, width:]
     mask = torch.arange(width, device=encoder.device) < ends  # (B, S)
-    return PaddedBatch(encoder, source, mask, lengths)
+    return PaddedBatch(encoder, source, mask)
 
 
 def encode_padded(encoder: Stack, source: Tensor, mask: Tensor) -> Tensor:
     """Returns the hidden states (B, S, D) of ids (B, S)."""
     return run_whole(PaddedBatch(encoder, source, mask)).view(*source.shape, -1)
+
+
+class FusedBatch(LayerBatch):
+    """A batch whose kernels compute each residual sum together with the norm after it.
+
+    Every call computes all tokens.
+    """
+
+    can_slice = False
+
+    def __init__(self, stack: Stack, x: Tensor, kernels: RowKernels) -> None:
+        self.layers, self.kernels, self.x = stack.blocks, kernels, x
+        self.num_layers = len(self.layers)
+        self.num_tokens = x.shape[0] * x.shape[1]
+        # The input of the next part. A table of tokens has no layers.
+        self.inner = self.layers[0].mixer_residual.before(x) if self.layers else x
+        norms = [block.mixer_residual.norm for block in self.layers]
+        self.next_norms = [*norms[1:], stack.norm]
+
+    def feed_forward(self, layer: int, first: int, count: int) -> None:
+        block = self.layers[layer]
+        y = block.feed_forward(self.inner)
+        self._add(y, block.feed_forward_residual, self.next_norms[layer])
+
+    def _add(self, y: Tensor, residual: Residual, next_norm: nn.Module) -> None:
+        if residual.output_norm is not None:
+            y = residual.output_norm(y)
+        norm = next_norm if residual.is_pre else residual.norm
+        total, self.inner = self.kernels.add_norm(self.x, y, norm)
+        self.x = total if residual.is_pre else self.inner
+
+    def read(self) -> Tensor:
+        return self.inner.flatten(0, 1)
+
+
+class KernelBatch(FusedBatch):
+    """A packed batch (1, N, ...) for a GPU: a sublayer takes few launches, for texts of any length.
+
+    If the kernels do not attend packed texts, the heads of adjacent texts are padded for it. So are
+    hidden states for their pooling. `visible` is as in `PackedBatch`.
+    """
+
+    def __init__(
+        self,
+        encoder: Stack,
+        sequences: Sequence[list[int]],
+        visible: Sequence[int],
+        kernels: RowKernels,
+    ) -> None:
+        self.encoder = encoder
+        self.lengths = [len(ids) for ids in sequences]
+        self.longest = round_up(max(self.lengths))
+        lengths = np.array(self.lengths)
+        size, starts = int(lengths.sum()), lengths.cumsum() - lengths
+        packed = np.fromiter(chain.from_iterable(sequences), np.int64, size)
+        positions = np.arange(size) - starts.repeat(lengths)
+        each = packed, positions, starts, lengths, np.array([*visible] or lengths)
+        uploaded = upload(np.concatenate(each), encoder.device)
+        tokens, self.positions = uploaded[: 2 * size].view(2, 1, size)
+        self.texts = uploaded[2 * size :].view(3, -1)
+        embedded = encoder.embedding.parts(tokens, self.positions, self.longest - 1).embedded
+        super().__init__(encoder, embedded, kernels)
+        self.biases = encoder.biases(self.longest)
+        self.heads: Heads
+
+    def project(self, sublayer: int, first: int, count: int) -> None:
+        self.heads = self.layers[sublayer].project(self.x, self.positions, self.inner)
+
+    def attend(self, sublayer: int, first: int, count: int) -> None:
+        block, bias = self.layers[sublayer], self.biases[sublayer]
+        module, residual = block.attention()
+        attended = None
+        if self.encoder.relative_vectors is None:
+            attended = self.kernels.attend_texts(self.heads, self.texts, self.longest, bias)
+        if attended is None:
+            attended = self._attend_padded(module, bias)
+        self._add(module.merge(attended), residual, block.feed_forward_residual.norm)
+
+    @cached_property
+    def groups(self) -> list[tuple[slice, Tensor]]:
+        """Groups of adjacent texts, and the numbers (B, S) of their tokens; N stands for padding.
+
+        Padding at most doubles the number of tokens, if texts are sorted from short to long.
+        """
+        groups, first = list[tuple[slice, Tensor]](), 0
+        for lengths in batches(self.lengths, self.lengths, 2 * self.num_tokens, pads=True):
+            group = slice(first, first := first + len(lengths))
+            starts, sizes, _ = self.texts[:, group, None]
+            places = torch.arange(round_up(max(lengths)), device=starts.device)
+            tokens = (starts + places).where(places < sizes, self.num_tokens)
+            groups.append((group, tokens))
+        return groups
+
+    def _attend_padded(self, module: MultiHeadAttention, table: Tensor | None) -> Tensor:
+        heads, vectors = self.heads, self.encoder.relative_vectors
+        _, num_heads, tokens, head_dim = heads[0].shape
+        whole = heads[0].new_empty(tokens + 1, num_heads, head_dim)  # the last one is of padding
+        for group, numbers in self.groups:
+            places = numbers.clamp_max(tokens - 1)
+            query, key, value = (each[0, :, places].transpose(0, 1) for each in heads)
+            length = numbers.shape[1]
+            is_key = torch.arange(length, device=numbers.device) < self.texts[2, group, None]
+            bias = mask_bias(is_key, query.dtype)[:, None, None]  # (B, 1, 1, S)
+            if table is not None:
+                bias = bias + bias_rows(table, 0, length, length)
+            if vectors is not None:
+                bias = bias + vectors.bias(vectors.project(module), query, key)
+            whole[numbers] = attention(query, key, value, bias).transpose(1, 2)
+        return whole[None, :tokens].transpose(1, 2)
+
+    def read_texts(self) -> list[HiddenTexts]:
+        last = self.num_tokens - 1
+        return [
+            HiddenTexts(self.inner[0, numbers.clamp_max(last)], self.lengths[group])
+            for group, numbers in self.groups
+        ]
+
+
+def begin_batch(
+    encoder: Stack,
+    sequences: Sequence[list[int]],
+    visible: Sequence[int] = (),
+    kernels: RowKernels | None = None,
+) -> LayerBatch:
+    """Returns a batch of texts, for a GPU if there are kernels.
+
+    `visible` has the number of first tokens of each text that are attended.
+    """
+    if kernels is None:
+        return PackedBatch(encoder, sequences, visible=visible)
+    return KernelBatch(encoder, sequences, visible, kernels)

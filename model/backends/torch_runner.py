@@ -80,6 +80,7 @@ class TorchRunner(ModelRunner):
         batch = padded_batch(self.model.encoder, sources, min_width=MIN_WIDTH)
         memory = run_whole(batch).view(len(group), -1, self.config.d_model)  # (B, S, D)
         projected = self.model.decoder.project_cross_kv(memory)
+        tokens = sum(map(len, sources))
         copies = [i for i, sequence in enumerate(group) for _ in range(sequence.options.beam_size)]
         if len(copies) > len(group):
             projected = [(key[copies], value[copies]) for key, value in projected]
@@ -91,7 +92,6 @@ class TorchRunner(ModelRunner):
         self.widths[row:end] = memory.shape[1]
         lengths = torch.tensor([len(sources[index]) for index in copies], device=device)
         self.cache.fill_rows(torch.arange(row, end, device=device), projected, lengths)
-        tokens = sum(batch.lengths)
         return BatchStats("encode", len(group), tokens, batch.num_tokens - tokens)
 
     def decode(

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from model.architectures.stack import EncoderDecoder, TextEncoder
+from model.backends.cuda.runner import text_kernels
 from model.backends.encoder_batch import (
     HiddenTexts,
     LayerBatch,
     SlicedPass,
     begin_batch,
-    pads_on,
     run_layers,
     upload,
 )
@@ -35,7 +35,7 @@ from model.config import (
     SparseConfig,
 )
 from model.inspection.captures.capture import Slices
-from model.layers.attention import fuse_projections, new_norm
+from model.layers.attention import RowKernels, fuse_projections, new_norm
 from model.layers.block import ACTIVATIONS
 from model.precision import Precision
 from model.sequence import batches, check_ids
@@ -194,6 +194,7 @@ class EmbeddingModel(nn.Module):
         self.vocab_size, self.max_tokens = config.encoder.vocab_size, config.max_tokens
         self.precision = Precision.FLOAT32
         self.native: NativeTextEncoder | None = None
+        self.kernels: RowKernels | None = None  # of a GPU
 
     def begin(self, sequences: Sequence[list[int]]) -> LayerBatch:
         """Returns a batch of texts, given the ids of each text."""
@@ -202,7 +203,7 @@ class EmbeddingModel(nn.Module):
         multi, visible = self.config.multi, list[int]()
         if multi is not None and not multi.attends_filler:
             visible = [count_visible(ids, multi.filler) for ids in sequences]
-        return begin_batch(self.encoder, sequences, visible)
+        return begin_batch(self.encoder, sequences, visible, self.kernels)
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
         """Computes the float32 vectors (B, E) of texts; `is_raw` skips a final Normalize module."""
@@ -232,6 +233,7 @@ def on_device(model: EmbeddingModel, device: torch.device, precision: Precision)
     model = model.to(device).eval()
     if device.type == "cuda":
         fuse_projections(model)
+        model.kernels = text_kernels(model.encoder)
     return model
 
 
@@ -247,9 +249,10 @@ class MeanOfMemory:
     def __init__(self, model: EncoderDecoder) -> None:
         self.encoder = model.encoder
         self.vocab_size = model.config.source_vocab_size
+        self.kernels = text_kernels(model.encoder)
 
     def begin(self, sequences: Sequence[list[int]]) -> LayerBatch:
-        return begin_batch(self.encoder, sequences)
+        return begin_batch(self.encoder, sequences, kernels=self.kernels)
 
     def embed(self, texts: HiddenTexts, is_raw: bool = False) -> Tensor:
         return pool(texts, (Pooling.MEAN,))
@@ -276,10 +279,7 @@ Embedder = EmbeddingModel | MeanOfMemory
 
 
 class EmbeddingEncode(SlicedPass):
-    """Embeds some texts in slices, short texts first; each call of `advance` computes one slice.
-
-    `padding_tokens` is the number of padding tokens computed so far.
-    """
+    """Embeds some texts in slices, short texts first; each call of `advance` computes one slice."""
 
     def __init__(
         self, model: Embedder, jobs: Sequence[EmbeddingJob], slice_tokens: int = SLICE_TOKENS
@@ -291,7 +291,6 @@ class EmbeddingEncode(SlicedPass):
         self.slice_tokens = slice_tokens
         self.jobs = jobs
         self.lengths = [len(job.ids) for job in jobs]
-        self.padding_tokens = 0
         self.finished: list[tuple[list[int], Tensor]] = []  # indices of jobs, and their vectors
         super().__init__()
 
@@ -314,16 +313,13 @@ class EmbeddingEncode(SlicedPass):
             yield from self._compute(model)
 
     def _compute(self, model: Embedder) -> Slices[None]:
-        pads = pads_on(model.encoder.device)
         own = [number for number, each in enumerate(self.models) if each is model]
         numbers = sorted(own, key=self.lengths.__getitem__)
         lengths = [self.lengths[number] for number in numbers]
-        for batch in batches(numbers, lengths, self.slice_tokens, pads):
+        for batch in batches(numbers, lengths, self.slice_tokens):
             encoding = model.begin([self.jobs[number].ids for number in batch])
             yield from run_layers(encoding, self.slice_tokens)
             read = encoding.read_texts()
-            if pads:
-                self.padding_tokens += encoding.num_tokens - sum(encoding.lengths)
             del encoding  # the next batch may use its memory
             rest = iter(batch)
             for texts in read:
@@ -342,15 +338,16 @@ class EmbeddingEncode(SlicedPass):
                 chosen = vectors if len(rows) == len(batch) else vectors[rows]
                 self.finished.append(([batch[row] for row in rows], chosen))
         for row, job in enumerate(jobs):
+            if words is None and not job.is_per_token:
+                continue
             states = texts.states[row, : len(job.ids)]
             if job.is_per_token:
                 vectors = states.float() if head is None else head(states.float())
-            elif words is not None:
+            else:
                 assert isinstance(model, EmbeddingModel)
+                assert words is not None
                 read = states if isinstance(words, WordScores) else job.ids
                 vectors = words(read, model.encoder.embedding.tokens)
-            else:
-                continue
             self.finished.append(([batch[row]], vectors[None]))
 
 

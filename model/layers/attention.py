@@ -23,10 +23,10 @@ KeyValue = tuple[Tensor, Tensor]
 
 
 class RowKernels:
-    """Computes parts of decode steps. The result for a row does not depend on other rows.
+    """Computes parts of decode steps, and of layers over packed texts.
 
-    Attention also reads the keys of padding. `model.backends.cuda.triton_kernels` has kernels that
-    do not.
+    The result for a row or a text does not depend on others. Attention also reads the keys of
+    padding. `model.backends.cuda.triton_kernels` has kernels that do not.
     """
 
     def embed(
@@ -65,6 +65,17 @@ class RowKernels:
         positions = torch.arange(key.shape[2], device=key.device)
         mask = positions < lengths.clamp_min(1)[:, None]  # (B, S)
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
+
+    def attend_texts(
+        self, heads: Heads, texts: Tensor, longest: int, bias: Tensor | None
+    ) -> Tensor | None:
+        """Computes the attention (1, H, N, K) of packed texts; None if there is no kernel for it.
+
+        Heads are (1, H, N, K). `texts` (3, B) has the first token of each text, its number of
+        tokens, and the number of its first tokens that are keys. A bias is a table by distance
+        (`model.layers.positions`) for texts of up to `longest` tokens, as these texts are.
+        """
+        return None
 
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
         """Returns the sum of x and y (B, T, D), and its norm."""

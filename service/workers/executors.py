@@ -371,8 +371,8 @@ class BatchExecutor(Executor[Item, Bucket[Item]]):
         self.turns = Turns()
 
     @abstractmethod
-    def _finish(self, batch: Any) -> tuple[Sequence[Any], int]:
-        """Returns the values of a computed batch in the order of its items, and its padding."""
+    def _finish(self, batch: Any) -> Sequence[Any]:
+        """Returns the values of a computed batch in the order of its items."""
 
     def _busy(self) -> list[Bucket[Item]]:
         return [bucket for bucket in self.backlogs if bucket]
@@ -406,11 +406,10 @@ class BatchExecutor(Executor[Item, Bucket[Item]]):
             bucket.batch = self.begin(items)
         if bucket.batch.advance():
             return []
-        values, padding = self._finish(bucket.batch)
-        found = zip(items, values, strict=True)
+        found = zip(items, self._finish(bucket.batch), strict=True)
         done = [Done(item.id, value) for item, value in found if item.id not in bucket.given_up]
         tokens = sum([item.num_tokens for item in items])
-        self.stats.append(BatchStats(items[0].kind, len(items), tokens, padding))
+        self.stats.append(BatchStats(items[0].kind, len(items), tokens, padding_tokens=0))
         bucket.end()
         return done
 
@@ -427,9 +426,9 @@ class EmbeddingExecutor(BatchExecutor[EmbeddingItem]):
     def is_amid_short_texts(self) -> bool:
         return self.backlogs[0].batch is not None
 
-    def _finish(self, batch: EmbeddingEncode) -> tuple[list[bytes], int]:
+    def _finish(self, batch: EmbeddingEncode) -> list[bytes]:
         finished = batch.take_finished()
-        return [finished[index].tobytes() for index in range(len(finished))], batch.padding_tokens
+        return [finished[index].tobytes() for index in range(len(finished))]
 
 
 class AttentionExecutor(BatchExecutor[AttentionItem]):
@@ -440,8 +439,8 @@ class AttentionExecutor(BatchExecutor[AttentionItem]):
     ) -> None:
         super().__init__(lambda items: begin([item.job for item in items]), device, 1, math.inf)
 
-    def _finish(self, batch: CapturePass) -> tuple[list[list[Any]], int]:
-        return batch.results(), 0
+    def _finish(self, batch: CapturePass) -> list[list[Any]]:
+        return batch.results()
 
 
 EXECUTORS: Mapping[str, Callable[[Any, torch.device], Executor[Any, Any]]] = {

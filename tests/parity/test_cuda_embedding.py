@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from model.encoding.embedding import MeanOfMemory, embed
+from model.encoding.embedding import MeanOfMemory, embed, on_device
+from model.layers.attention import PLAIN
+from model.precision import Precision
 from service.workers.device_time import MAX_PENDING, GpuTimer, timer_of
-from tests.text_models import jobs, new_model
+from tests.parity.test_cuda import no_waiting
+from tests.text_models import TEXT_FAMILIES, jobs, new_model
 from tests.tiny import FAMILIES, Family
 
 pytestmark = [
@@ -14,23 +17,40 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
+CUDA = torch.device("cuda")
 LENGTHS = 9, 1, 64, 30, 31, 8
 
 
-@pytest.mark.parametrize("buckets", [0, 32], ids=["absolute", "relative"])
+@pytest.mark.parametrize("is_triton", [True, False], ids=["triton", "pytorch"])
+@pytest.mark.parametrize("family", TEXT_FAMILIES)
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"),
-    [(torch.float32, 1e-4), (torch.bfloat16, 0.1), (torch.float16, 0.02)],
-    ids=str,
+    ("precision", "tolerance"),
+    [(Precision.FLOAT32, 1e-4), (Precision.BFLOAT16, 0.1), (Precision.FLOAT16, 0.02)],
 )
-def test_vectors_are_those_of_the_cpu(buckets: int, dtype: torch.dtype, tolerance: float) -> None:
-    model = new_model(relative_buckets=buckets)
+def test_vectors_are_those_of_the_cpu(
+    precision: Precision, tolerance: float, family: str, is_triton: bool
+) -> None:
+    """Padding rows, whose keys the window of ModernBERT excludes, change nothing."""
+    model = new_model(**TEXT_FAMILIES[family])
     texts = [*jobs(*LENGTHS), *jobs(12, 5, is_per_token=True)]
     expected = embed(model, texts)
-    model.encoder.to(dtype)
-    found = embed(model.to("cuda"), texts, slice_tokens=16_384)
+    model = on_device(model, CUDA, precision)
+    if not is_triton:
+        model.kernels = PLAIN
+    found = embed(model, texts, slice_tokens=16_384)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=tolerance * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("family", TEXT_FAMILIES)
+def test_no_batch_waits_for_the_device(family: str) -> None:
+    """But for the copy of the vectors to the host, after the launches of all batches."""
+    model = on_device(new_model(**TEXT_FAMILIES[family]), CUDA, Precision.BFLOAT16)
+    expected = embed(model, jobs(*LENGTHS), slice_tokens=64)  # what is done once is done
+    with no_waiting():
+        found = embed(model, jobs(*LENGTHS), slice_tokens=64)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)

@@ -6,7 +6,7 @@ write other options than transformers, its folder has theirs.
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,6 @@ from transformers import (
 )
 from transformers.activations import ACT2FN
 
-from model.backends.encoder_batch import padded_batch, run_layers
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.encoder_family import ACTIVATIONS
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles, find_embedding_models
@@ -67,6 +66,7 @@ from model.inspection.query import (
     Reduction,
     TraceQuery,
 )
+from model.layers.attention import PLAIN
 from model.layers.block import ACTIVATIONS as LAYER_ACTIVATIONS
 from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_steps
 from tests.embedding_reference import CPU, embed_alone_and_together, load_folder
@@ -379,11 +379,8 @@ def test_a_vector_does_not_depend_on_the_batch(theirs: Any, tmp_path: Path) -> N
     lengths = [1, 2, 2, 3, 9, 9, 9, 40, 90]
     jobs = [EmbeddingJob(rng.integers(999, size=n).tolist()) for n in lengths]
     alone = embed_alone_and_together(ours, jobs, slice_tokens=100)
-    padded = padded_batch(ours.encoder, [job.ids for job in jobs])  # as on a GPU
-    for _ in run_layers(padded, padded.num_tokens):
-        pass
-    (texts,) = padded.read_texts()
-    assert_close(ours.embed(texts), torch.from_numpy(np.stack(alone)), **TOLERANCE)
+    ours.kernels = PLAIN  # as on a GPU
+    assert_close(np.stack(embed(ours, jobs)), np.stack(alone), **TOLERANCE)
 
 
 @pytest.mark.parametrize("case", ["nomic", "qwen3", "gemma3, causal"], indirect=True)
@@ -419,11 +416,8 @@ def test_prompt_may_be_left_out_of_pooling(case: Case, theirs: Any, tmp_path: Pa
     jobs.append(EmbeddingJob(jobs[-1].ids))  # beside one of equal length whose prompt is left out
     found = embed_alone_and_together(ours, jobs)
     assert_close(torch.from_numpy(np.stack(found[:-1])), torch.stack(expected), **TOLERANCE)
-    padded = padded_batch(ours.encoder, [job.ids for job in jobs])  # as on a GPU
-    for _ in run_layers(padded, padded.num_tokens):
-        pass
-    texts = replace(*padded.read_texts(), unpooled=[job.unpooled for job in jobs])
-    assert_close(ours.embed(texts), torch.from_numpy(np.stack(found)), **TOLERANCE)
+    ours.kernels = PLAIN  # as on a GPU
+    assert_close(np.stack(embed(ours, jobs)), np.stack(found), **TOLERANCE)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from model.backends import encoder_batch
-from model.backends.encoder_batch import HiddenTexts, padded_batch, run_layers
+from model.backends.encoder_batch import HiddenTexts, begin_batch
 from model.config import Activation, DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
-from model.encoding import embedding as encoding
 from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, EmbeddingModel, embed, pool
 from model.errors import InputError, UnsupportedModelError
+from model.layers.attention import PLAIN, RowKernels
 from model.sequence import batches
-from tests.text_models import SIZES, jobs, new_model, text_config
+from tests.text_models import SIZES, TEXT_FAMILIES, jobs, new_model, text_config
 
 
 @pytest.fixture
@@ -97,50 +97,48 @@ def test_pooling_leaves_padding_out(way: Pooling) -> None:
     assert_close(found, torch.cat([torch.tensor([POOLED[way]]), alone]))
 
 
-def test_padded_batch_gives_the_vectors_of_a_packed_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU: texts of any length together, the vectors of all texts in one tensor."""
-    model = new_model(relative_buckets=32)
+@pytest.fixture(params=["triton", "pytorch"])
+def kernels(request: pytest.FixtureRequest) -> RowKernels:
+    """The kernels of a GPU; without one, Triton's interpreter runs them."""
+    if request.param == "pytorch":
+        return PLAIN
+    pytest.importorskip("triton", reason="Triton is only built for x86-64")
+    found: RowKernels = import_module("model.backends.cuda.triton_kernels").TritonKernels()
+    return found
+
+
+@pytest.mark.parametrize("family", TEXT_FAMILIES)
+def test_batches_of_a_gpu_give_the_vectors_of_a_cpu(family: str, kernels: RowKernels) -> None:
+    """Texts of any lengths are computed together, and padding tokens that a mask excludes too."""
+    model = new_model(**TEXT_FAMILIES[family])
     texts = [
-        *jobs(9, 3, 1),
+        *jobs(9, 3, 1, 33),
         *jobs(12, is_per_token=True),
         *(replace(job, is_raw=True) for job in jobs(5)),
+        *(replace(job, unpooled=2) for job in jobs(6)),
     ]
-    ids = [job.ids for job in texts]
-    with torch.inference_mode():
-        batch = padded_batch(model.encoder, ids)
-        for _ in run_layers(batch, slice_tokens=4):
-            pass
-        (hidden,) = batch.read_texts()
-        assert hidden.states.shape[:2] == (5, 16)
-        assert hidden.lengths == [len(each) for each in ids]
-        vectors = model.embed(hidden)
-    expected = np.stack(embed(model, [EmbeddingJob(each) for each in ids]))
-    np.testing.assert_allclose(vectors.numpy(), expected, atol=1e-6)
-    packed = embed(model, texts)
-    pad_batches(monkeypatch)
-    for found, vector in zip(embed(model, texts), packed, strict=True):
-        np.testing.assert_allclose(found, vector, atol=1e-6)
+    expected = embed(model, texts)
+    model.kernels = kernels
+    for found, vector in zip(embed(model, texts), expected, strict=True):
+        np.testing.assert_allclose(found, vector, atol=1e-5)
 
 
-def pad_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets batches be padded, as on a GPU."""
-    for module in (encoding, encoder_batch):
-        monkeypatch.setattr(module, "pads_on", lambda _device: True)
+def test_texts_of_a_gpu_are_padded_for_their_pooling_alone() -> None:
+    """Lengths differ so much that the padded texts take more than twice the tokens."""
+    batch = begin_batch(new_model().encoder, [[1] * 3] * 30 + [[1] * 60], kernels=PLAIN)
+    assert batch.num_tokens == 150
+    short, long = batch.read_texts()
+    assert (short.states.shape[:2], long.states.shape[:2]) == ((30, 8), (1, 64))
 
 
-def test_padding_stays_inside_the_position_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_of_a_gpu_may_be_as_long_as_the_position_table() -> None:
     """Of a RoBERTa with 512 rows, 510 have texts, and such a batch was padded to 512 tokens."""
     model = new_model({"max_tokens": 11}, max_positions=13, position_offset=2)
     texts = jobs(11, 3)
     expected = embed(model, texts)
-    pad_batches(monkeypatch)
-    padded = EmbeddingEncode(model, texts)
-    while padded.advance():
-        pass
-    found = padded.take_finished()
-    assert padded.padding_tokens == 2 * 16 - 14
-    for number, vector in enumerate(expected):
-        np.testing.assert_allclose(found[number], vector, atol=1e-6)
+    model.kernels = PLAIN
+    for found, vector in zip(embed(model, texts), expected, strict=True):
+        np.testing.assert_allclose(found, vector, atol=1e-6)
 
 
 def test_padded_batches_count_their_padding() -> None:

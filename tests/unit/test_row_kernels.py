@@ -6,18 +6,20 @@ Without a GPU, Triton's interpreter runs them.
 import os
 import subprocess
 import sys
+from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from model.backends.cuda import runner as selection
 from model.backends.cuda.runner import CudaRunner, launch_all, row_kernels
 from model.backends.torch_runner import TorchRunner
+from model.config import NormSpec
 from model.engine.engine import Engine
-from model.layers.attention import PLAIN, RowKernels, attention, mask_bias
+from model.layers.attention import PLAIN, Heads, RowKernels, attention, mask_bias, new_norm
+from model.layers.positions import bias_rows
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from tests.tiny import FAMILIES, Family, assert_same_hypotheses, translate
 
@@ -121,6 +123,73 @@ def test_new_keys_are_attended_to_and_written(kernels: RowKernels, head_dim: int
     assert torch.equal(value, whole[1])
 
 
+PACKED = [1, 15, 70, 64, 2, 130]
+"""Lengths of packed texts."""
+
+
+def packed_heads(head_dim: int, dtype: torch.dtype) -> tuple[Heads, Tensor]:
+    """Returns queries, keys and values that are views of one product, and the texts."""
+    lengths = torch.tensor(PACKED)
+    generator = torch.Generator().manual_seed(head_dim)
+    product = torch.randn(1, sum(PACKED), 6, head_dim, generator=generator).to(DEVICE, dtype)
+    query, key, value = (part.transpose(1, 2) for part in product.chunk(3, dim=2))
+    return (query, key, value), torch.stack([lengths.cumsum(0) - lengths, lengths, lengths]).to(
+        DEVICE
+    )
+
+
+def distance_table(kind: str) -> Tensor | None:
+    distances = torch.arange(1 - 136, 136, device=DEVICE)
+    if kind == "none":
+        return None
+    if kind == "window":
+        return mask_bias(distances.abs() <= 20, torch.float32)[None]
+    if kind == "causal":
+        return mask_bias(distances <= 0, torch.float32)[None]
+    return -distances.abs() * torch.tensor([[0.5], [0.01]], device=DEVICE)
+
+
+@pytest.mark.parametrize("kind", ["none", "window", "causal", "heads"])
+@pytest.mark.parametrize(
+    ("head_dim", "dtype"),
+    [(8, torch.float32), (24, torch.float32), (48, torch.float32), (32, torch.float16)],
+    ids=str,
+)
+def test_packed_texts_have_the_attention_of_each_text(
+    triton: RowKernels, head_dim: int, dtype: torch.dtype, kind: str
+) -> None:
+    """Beside the keys of each text, none are read; those of the last text are not all visible."""
+    heads, texts = packed_heads(head_dim, dtype)
+    texts[2, -1] = 100
+    table = distance_table(kind)
+    found = triton.attend_texts(heads, texts, 136, None if table is None else table.to(dtype))
+    assert found is not None
+    assert found.dtype is dtype
+    tolerance = 1e-5 if dtype is torch.float32 else 0.01
+    for start, length, keys in texts.T.tolist():
+        query, key, value = (each[:, :, start : start + length].float() for each in heads)
+        bias = None if table is None else bias_rows(table, 0, length, length)[..., :keys]
+        expected = attention(query, key[:, :, :keys], value[:, :, :keys], bias)
+        part = found[:, :, start : start + length].float()
+        if kind == "window":  # no key is visible to the last tokens of the last text
+            expected = expected.nan_to_num()
+        torch.testing.assert_close(part, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", ["none", "window"])
+def test_bits_of_a_packed_text_do_not_depend_on_other_texts(triton: RowKernels, kind: str) -> None:
+    heads, texts = packed_heads(32, torch.float32)
+    table = distance_table(kind)
+    together = triton.attend_texts(heads, texts, 136, table)
+    assert together is not None
+    for start, length, _ in texts.T.tolist():
+        own = [each[:, :, start : start + length].clone() for each in heads]
+        alone = torch.tensor([[0], [length], [length]], device=DEVICE)
+        found = triton.attend_texts((own[0], own[1], own[2]), alone, 136, table)
+        assert found is not None
+        assert torch.equal(found, together[:, :, start : start + length])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_embeddings_are_those_of_float64(kernels: RowKernels, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(1)
@@ -137,20 +206,26 @@ def test_embeddings_are_those_of_float64(kernels: RowKernels, dtype: torch.dtype
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("width", [16, 24, 512])
+@pytest.mark.parametrize(
+    ("width", "spec"),
+    [
+        (16, NormSpec(1e-5)),
+        (24, NormSpec(1e-5, has_bias=False)),
+        (24, NormSpec(1e-5, has_bias=False, is_rms=True)),
+        (512, NormSpec(1e-5)),
+    ],
+)
 def test_sum_and_norm_are_those_of_float64(
-    kernels: RowKernels, width: int, dtype: torch.dtype
+    kernels: RowKernels, width: int, spec: NormSpec, dtype: torch.dtype
 ) -> None:
     generator = torch.Generator().manual_seed(width)
     x, y = (3 * torch.randn(5, 1, width, generator=generator).to(DEVICE, dtype) for _ in range(2))
-    norm = torch.nn.LayerNorm(width).to(DEVICE, dtype)
+    norm: nn.Module = new_norm(width, spec).to(DEVICE, dtype)
     with torch.no_grad():
-        norm.weight.normal_()
-        norm.bias.normal_()
+        for parameter in norm.parameters():
+            parameter.normal_()
         total, normed = kernels.add_norm(x, y, norm)
-        exact = torch.nn.functional.layer_norm(
-            (x + y).double(), (width,), norm.weight.double(), norm.bias.double(), norm.eps
-        )
+        exact = deepcopy(norm).double()((x + y).double())
     # In bfloat16, Triton's interpreter rounds towards zero.
     torch.testing.assert_close(total, x + y, rtol=1e-2 if dtype is torch.bfloat16 else 0, atol=0)
     assert normed.dtype is dtype
@@ -207,7 +282,7 @@ def test_kernels_compile_for_ampere_and_hopper(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.triton_compile"]
     run = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     sizes = [int(line.rpartition(" ")[2]) for line in run.stdout.splitlines()]
-    assert len(sizes) == 2 * 7 * 3
+    assert len(sizes) == 2 * 9 * 3
     assert min(sizes) > 1000
 
 
@@ -219,7 +294,7 @@ def test_each_kernel_is_launched_before_the_first_step(
 
 
 def test_cpu_computes_by_pytorch() -> None:
-    assert row_kernels(torch.device("cpu"), torch.float32) is PLAIN
+    assert row_kernels(torch.device("cpu"), refuse) is PLAIN
 
 
 @pytest.fixture
@@ -227,36 +302,29 @@ def capability(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
 
 
-def select() -> RowKernels:
-    return row_kernels(torch.device("cuda"), torch.bfloat16)
+def refuse(_kernels: RowKernels) -> None:
+    raise OSError("no C compiler")
 
 
 def test_gpus_before_ampere_compute_by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
-    assert select() is PLAIN
+    assert row_kernels(torch.device("cuda"), refuse) is PLAIN
 
 
 @pytest.mark.usefixtures("capability", "triton")
-def test_kernels_that_do_not_compile_give_one_warning(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError("no C compiler")
-
-    monkeypatch.setattr(selection, "launch_all", refuse)
-    assert select() is PLAIN
+def test_kernels_that_do_not_compile_give_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert row_kernels(torch.device("cuda"), refuse) is PLAIN
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "no C compiler" in caplog.text
 
 
 @pytest.mark.usefixtures("capability", "triton")
-def test_too_little_memory_for_kernels_ends_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+def test_too_little_memory_for_kernels_ends_the_load() -> None:
+    def fill(_kernels: RowKernels) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(selection, "launch_all", refuse)
     with pytest.raises(torch.OutOfMemoryError):
-        select()
+        row_kernels(torch.device("cuda"), fill)
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="tests/parity/test_cuda.py translates by the kernels")

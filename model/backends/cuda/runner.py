@@ -20,13 +20,13 @@ from torch import Tensor
 
 from model.architectures.embedding import NO_TOKEN, start_token
 from model.architectures.output import FixedShortlist, FullOutput, Ids, force_first
-from model.architectures.stack import EncoderDecoder
+from model.architectures.stack import EncoderDecoder, Stack
 from model.backends.base import Continuations, Decoded, DecodeStep, ModelRunner, first_token
 from model.backends.cuda.beams import Pending, Search, SearchRows, pack, results
 from model.backends.cuda.graphs import Downloads, Function, Graphs, Shape, Slot, Uploads
 from model.backends.cuda.records import Records, Weights
 from model.backends.decoder_batch import DecodingCache, StepBatch
-from model.backends.encoder_batch import encode_padded, round_up, run_whole
+from model.backends.encoder_batch import begin_batch, encode_padded, round_up, run_whole
 from model.layers.attention import PLAIN, Recording, RowKernels, fuse_projections
 from model.sequence import BatchStats, EngineLimits, Sequence, batches
 
@@ -95,7 +95,7 @@ class CudaRunner(ModelRunner):
         self.cache = DecodingCache(
             config, rows + 1, widest, self.max_target_tokens, device, model.dtype
         )
-        self.kernels = row_kernels(device, model.dtype)
+        self.kernels = row_kernels(device, partial(launch_all, device=device, dtype=model.dtype))
         fuse_projections(model)
         self.tokens = torch.full((rows + 1,), NO_TOKEN, device=device)
         self.first_ids = torch.full((rows + 1,), NO_TOKEN, device=device)
@@ -401,11 +401,12 @@ MIN_CAPABILITY = (8, 0)
 """Compute capability of the oldest GPUs for which Triton compiles kernels (Ampere)."""
 
 
-def row_kernels(device: torch.device, dtype: torch.dtype) -> RowKernels:
+def row_kernels(device: torch.device, launch: Callable[[RowKernels], object]) -> RowKernels:
     """Returns Triton's kernels if Triton can compile them for the device, else PyTorch's.
 
-    Triton compiles a kernel at its first launch. It needs a C compiler, and a writable folder for
-    the compiled code, such as TRITON_CACHE_DIR.
+    `launch` launches each kernel that the caller needs. Triton compiles a kernel at its first
+    launch. It needs a C compiler, and a writable folder for the compiled code, such as
+    TRITON_CACHE_DIR.
     """
     if device.type != "cuda" or find_spec("triton") is None:
         return PLAIN
@@ -415,13 +416,25 @@ def row_kernels(device: torch.device, dtype: torch.dtype) -> RowKernels:
         from model.backends.cuda.triton_kernels import TritonKernels
 
         kernels = TritonKernels()
-        launch_all(kernels, device, dtype)
+        launch(kernels)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # Triton raises errors of many types
-        logger.warning("Triton cannot compile kernels, so decode steps take longer: %s", error)
+        logger.warning(
+            "Triton cannot compile kernels, so PyTorch computes, and takes longer: %s", error
+        )
         return PLAIN
     return kernels
+
+
+@torch.inference_mode()
+def text_kernels(encoder: Stack) -> RowKernels | None:
+    """Returns the kernels for batches of texts on a GPU, and None on a CPU."""
+    if encoder.device.type != "cuda":
+        return None
+    return row_kernels(
+        encoder.device, lambda kernels: run_whole(begin_batch(encoder, [[0]], (), kernels))
+    )
 
 
 def launch_all(kernels: RowKernels, device: torch.device, dtype: torch.dtype) -> None:

@@ -8,6 +8,7 @@ batch. All programs compute in float32.
 Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
 """
 
+from itertools import chain
 from typing import Any
 
 import torch
@@ -15,13 +16,19 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from model.layers.attention import KeyValue, RowKernels
+from model.layers.attention import Heads, KeyValue, RowKernels
 
 BLOCK = 32  # keys that a program reads at once
 
 ATTENTION_WARPS = 1
 """An H200 needs 4.3 µs with one warp, 6.0 µs with two, and 9.9 µs with four. This was measured for
 256 rows with 30 keys, and 8 heads of 64 numbers."""
+
+MAX_WIDE_BYTES = 128
+"""Largest size of a head for which a program attends 64 tokens at once, and not 32. Larger blocks
+of wide heads would not fit into the shared memory of some GPUs."""
+
+TEXT_WARPS = 4  # of the programs that attend packed texts
 
 ROW_WARPS = 4  # the time of these programs hardly depends on this number
 
@@ -79,9 +86,35 @@ class TritonKernels(RowKernels):
             )
         return out.transpose(1, 2)
 
+    def attend_texts(
+        self, heads: Heads, texts: Tensor, longest: int, bias: Tensor | None
+    ) -> Tensor:
+        query, _, _ = heads
+        _, num_heads, tokens, head_dim = query.shape
+        out = query.new_empty(1, tokens, num_heads, head_dim)
+        # `tl.dot` needs at least 16 numbers in each dimension.
+        padded_dim = max(16, triton.next_power_of_2(head_dim))
+        # A GPU has room for few large blocks in its shared memory.
+        block = 64 if padded_dim * query.element_size() <= MAX_WIDE_BYTES else 32
+        strides = chain.from_iterable(each.stride()[1:3] for each in heads)
+        bias_head = 0 if bias is None or len(bias) == 1 else bias.stride(0)
+        with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
+            attend_texts_kernel[(texts.shape[1], num_heads, triton.cdiv(longest, block))](
+                *(*heads, texts, query if bias is None else bias, out),
+                *(*strides, bias_head, longest - 1),
+                head_dim=head_dim,
+                padded_dim=padded_dim,
+                block=block,
+                has_bias=bias is not None,
+                num_warps=TEXT_WARPS,
+                num_stages=2,
+            )
+        return out.transpose(1, 2)
+
     def add_norm(self, x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
         width = x.shape[-1]
-        assert isinstance(norm, nn.LayerNorm)
+        if not isinstance(norm, nn.LayerNorm) or norm.bias is None:
+            return super().add_norm(x, y, norm)
         assert x.is_contiguous()
         assert y.is_contiguous()
         total, normed = torch.empty_like(y), torch.empty_like(y)
@@ -196,6 +229,86 @@ def attend_kernel(
     weighted_sum = weighted_sum / tl.maximum(total, 1e-30)  # 0 for a row without keys
     target = out + (row * heads + head) * head_dim + dims
     tl.store(target, weighted_sum.to(out.dtype.element_ty), mask=has_dim)
+
+
+@triton.jit
+def attend_texts_kernel(
+    query,
+    key,
+    value,
+    texts,
+    bias,
+    out,
+    query_head,
+    query_token,
+    key_head,
+    key_token,
+    value_head,
+    value_token,
+    bias_head,
+    zero_column,
+    head_dim: tl.constexpr,
+    padded_dim: tl.constexpr,
+    block: tl.constexpr,
+    has_bias: tl.constexpr,
+):
+    """Computes the attention (1, N, H, K) of `block` tokens of one text in one head, into `out`.
+
+    The arguments from `query_head` to `bias_head` are distances in memory, in elements: between
+    heads, or tokens of one head. `texts` is (3, B), as in `RowKernels.attend_texts`.
+    `zero_column` is the column of `bias` for the distance 0.
+    """
+    text = tl.program_id(0)
+    head = tl.program_id(1).to(tl.int64)
+    start = tl.load(texts + text)
+    length = tl.load(texts + tl.num_programs(0) + text)
+    num_keys = tl.load(texts + 2 * tl.num_programs(0) + text)
+    places = tl.arange(0, block)
+    dims = tl.arange(0, padded_dim)
+    rows = tl.program_id(2) * block + places
+    if tl.program_id(2) * block >= length:
+        return
+    is_row = rows < length
+    mask = is_row[:, None] & (dims < head_dim)[None, :]
+    tokens = (start + rows)[:, None]
+    queries = tl.load(
+        query + head * query_head + tokens * query_token + dims[None, :], mask=mask, other=0.0
+    )
+    largest = tl.full([block], float("-inf"), tl.float32)
+    total = tl.zeros([block], tl.float32)
+    weighted_sum = tl.zeros([block, padded_dim], tl.float32)
+    for first in range(0, num_keys, block):
+        columns = first + places
+        is_key = columns < num_keys
+        has_key = is_key[:, None] & (dims < head_dim)[None, :]
+        others = (start + columns)[:, None]
+        keys = tl.load(
+            key + head * key_head + others * key_token + dims[None, :], mask=has_key, other=0.0
+        )
+        values = tl.load(
+            value + head * value_head + others * value_token + dims[None, :],
+            mask=has_key,
+            other=0.0,
+        )
+        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * head_dim**-0.5
+        if has_bias:
+            distances = columns[None, :] - rows[:, None]
+            scores += read(
+                bias + head * bias_head + zero_column + distances, is_row[:, None] & is_key[None, :]
+            )
+        scores = tl.where(is_key[None, :], scores, float("-inf"))
+        larger = tl.maximum(largest, tl.max(scores, axis=1))
+        # A mask may exclude all keys of a block. The difference of two infinities would be NaN.
+        finite = tl.where(larger == float("-inf"), 0.0, larger)
+        factor = tl.exp(largest - finite)
+        weights = tl.exp(scores - finite[:, None])
+        part = tl.dot(weights.to(values.dtype), values, input_precision="ieee")
+        weighted_sum = weighted_sum * factor[:, None] + part
+        total = total * factor + tl.sum(weights, axis=1)
+        largest = larger
+    weighted_sum = weighted_sum / tl.maximum(total, 1e-30)[:, None]
+    out += (tokens * tl.num_programs(1) + head) * head_dim + dims[None, :]
+    tl.store(out, weighted_sum.to(out.dtype.element_ty), mask=mask)
 
 
 @triton.jit
