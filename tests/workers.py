@@ -256,7 +256,7 @@ class EchoBatch:
         self.steps += self.script.may_finish.wait(PULSE_SECONDS)
         return self.steps < self.script.num_steps
 
-    padding_tokens = 0
+    is_ready = True
 
     def take_finished(self) -> dict[int, NDArray[np.float32]]:
         rows = [[len(ids), ids[0], ids[-1]] for ids in self.texts]

@@ -47,6 +47,11 @@ class SlicedPass(ABC):
             return True
         return False
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the results of the computed slices can be read without waiting for the device."""
+        return True
+
 
 Observe = Callable[[int], Slices[None]]
 """Observes the queries, keys and values of a sublayer, given its number."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from model.architectures.stack import EncoderDecoder, TextEncoder
+from model.backends.cuda.graphs import Mark
 from model.backends.cuda.runner import text_kernels
 from model.backends.encoder_batch import (
     HiddenTexts,
@@ -292,7 +293,12 @@ class EmbeddingEncode(SlicedPass):
         self.jobs = jobs
         self.lengths = [len(job.ids) for job in jobs]
         self.finished: list[tuple[list[int], Tensor]] = []  # indices of jobs, and their vectors
+        self.copied = Mark(model.encoder.device)  # after the copy of the last of these vectors
         super().__init__()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.copied.is_reached
 
     @torch.inference_mode()
     def take_finished(self) -> dict[int, Vectors]:
@@ -302,10 +308,11 @@ class EmbeddingEncode(SlicedPass):
         vector (E) of the text, or the vectors (T, D) of its tokens. The result of a sparse model is
         (n, 2): ids of words, and their weights.
         """
+        self.copied.wait()
         finished, self.finished = self.finished, []
         found: dict[int, Vectors] = {}
         for numbers, vectors in finished:
-            found.update(zip(numbers, vectors.cpu().numpy(), strict=True))
+            found.update(zip(numbers, vectors.numpy(), strict=True))
         return found
 
     def compute(self) -> Slices[None]:
@@ -324,6 +331,7 @@ class EmbeddingEncode(SlicedPass):
             rest = iter(batch)
             for texts in read:
                 self._finish(model, [*islice(rest, len(texts.lengths))], texts)
+            self.copied.set()
             yield
 
     def _finish(self, model: Embedder, batch: list[int], texts: HiddenTexts) -> None:
@@ -336,7 +344,7 @@ class EmbeddingEncode(SlicedPass):
             if rows:
                 vectors = model.embed(texts, is_raw)  # (B, E)
                 chosen = vectors if len(rows) == len(batch) else vectors[rows]
-                self.finished.append(([batch[row] for row in rows], chosen))
+                self._fetch([batch[row] for row in rows], chosen)
         for row, job in enumerate(jobs):
             if words is None and not job.is_per_token:
                 continue
@@ -348,7 +356,11 @@ class EmbeddingEncode(SlicedPass):
                 assert words is not None
                 read = states if isinstance(words, WordScores) else job.ids
                 vectors = words(read, model.encoder.embedding.tokens)
-            self.finished.append(([batch[row]], vectors[None]))
+            self._fetch([batch[row]], vectors[None])
+
+    def _fetch(self, numbers: list[int], vectors: Tensor) -> None:
+        # From a GPU, this starts a copy to pinned memory.
+        self.finished.append((numbers, vectors.to("cpu", non_blocking=True)))
 
 
 def embed(

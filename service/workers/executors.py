@@ -347,6 +347,11 @@ class Bucket(Backlog[Item]):
         tokens = sum([item.num_tokens for item in self.running.values()])
         return min(self.budget.usual, tokens)
 
+    def take(self, other: "Bucket[Item]") -> None:
+        """Takes the computed batch of another bucket."""
+        self.running, self.given_up, self.batch = other.running, other.given_up, other.batch
+        other.end()
+
     def end(self) -> None:
         super().end()
         self.batch = None
@@ -355,7 +360,9 @@ class Bucket(Backlog[Item]):
 class BatchExecutor(Executor[Item, Bucket[Item]]):
     """Computes items of similar length batch by batch; a step computes one slice of a batch.
 
-    `Turns` chooses the batch, and `service.workers.time_share` decides when a slice is computed.
+    `Turns` chooses the batch, and `service.workers.time_share` decides when a slice is computed. A
+    GPU may still compute a batch after its last slice. The next batch then begins before the
+    results of this batch, which is `unread`, are read.
     """
 
     def __init__(
@@ -366,7 +373,9 @@ class BatchExecutor(Executor[Item, Bucket[Item]]):
         tokens: float,
     ) -> None:
         budget = TokenBudget(tokens)
-        super().__init__(device, [Bucket(n, budget) for n in range(num_buckets)])
+        self.buckets = [Bucket[Item](n, budget) for n in range(num_buckets)]
+        self.unread = Bucket[Item](0, budget)
+        super().__init__(device, [*self.buckets, self.unread])
         self.begin = begin
         self.turns = Turns()
 
@@ -387,8 +396,8 @@ class BatchExecutor(Executor[Item, Bucket[Item]]):
 
     def add(self, items: Iterable[Item]) -> None:
         for item in items:
-            level = bucket_of(item.num_tokens) if len(self.backlogs) > 1 else 0
-            self.backlogs[level].waiting.append(item)
+            level = bucket_of(item.num_tokens) if len(self.buckets) > 1 else 0
+            self.buckets[level].waiting.append(item)
 
     def abort(self, ids: Collection[int]) -> None:
         """Drops items. A batch in progress is computed whole, unless all its items are dropped."""
@@ -398,20 +407,40 @@ class BatchExecutor(Executor[Item, Bucket[Item]]):
                 bucket.end()
 
     def step(self, low_latency: bool = False) -> list[Done]:
-        """Computes one slice. If no slice was left, returns the results of the batch."""
-        bucket = self.current = self.turns.choose(self._busy())
-        bucket.choose()
-        items = list(bucket.running.values())
-        if bucket.batch is None:
-            bucket.batch = self.begin(items)
-        if bucket.batch.advance():
+        """Computes one slice, and returns the results of batches that the device has computed."""
+        done: list[Done] = []
+        if busy := [bucket for bucket in self.buckets if bucket]:
+            bucket = self.current = self.turns.choose(busy)
+            bucket.choose()
+            if bucket.batch is None:
+                bucket.batch = self.begin(list(bucket.running.values()))
+            if not bucket.batch.advance():
+                done = self._read()
+                self.unread.take(bucket)
+        # A step reads one batch. If a second one could not be read, the results would be lost.
+        batch = self.unread.batch
+        if batch is not None and not done and (batch.is_ready or not any(self.buckets)):
+            done = self._read()
+        return done
+
+    def _read(self) -> list[Done]:
+        """Returns the results of the unread batch, if there is one; waits for the device."""
+        if self.unread.batch is None:
             return []
+        bucket = self.current = self.unread
+        items = list(bucket.running.values())
         found = zip(items, self._finish(bucket.batch), strict=True)
         done = [Done(item.id, value) for item, value in found if item.id not in bucket.given_up]
         tokens = sum([item.num_tokens for item in items])
         self.stats.append(BatchStats(items[0].kind, len(items), tokens, padding_tokens=0))
         bucket.end()
         return done
+
+    def isolate(self) -> list[Item]:
+        at_fault = super().isolate()
+        self.buckets[0].retries.extend(self.unread.retries)
+        self.unread.retries.clear()
+        return at_fault
 
 
 class EmbeddingExecutor(BatchExecutor[EmbeddingItem]):
@@ -424,7 +453,7 @@ class EmbeddingExecutor(BatchExecutor[EmbeddingItem]):
 
     @property
     def is_amid_short_texts(self) -> bool:
-        return self.backlogs[0].batch is not None
+        return self.buckets[0].batch is not None
 
     def _finish(self, batch: EmbeddingEncode) -> list[bytes]:
         finished = batch.take_finished()

@@ -19,21 +19,24 @@ SHORT, LONG = 8, 400
 class ManySlices:
     """A batch that takes one slice, and one more for every 20 tokens of its longest text."""
 
-    def __init__(self, items: Sequence[EmbeddingItem], order: list[int]) -> None:
-        self.items = items
-        self.order = order
+    def __init__(self, items: Sequence[EmbeddingItem], bench: "Bench") -> None:
+        self.items, self.bench = items, bench
         self.slices_left = 1 + max(item.num_tokens for item in items) // 20
 
     def advance(self) -> bool:
         if any(-1 in item.ids for item in self.items):
             raise RuntimeError("a fault of the device")
-        self.order.append(self.items[0].id)
+        self.bench.order.append(self.items[0].id)
         self.slices_left -= 1
         return self.slices_left > 0
 
-    padding_tokens = 0
+    @property
+    def is_ready(self) -> bool:
+        return self.bench.is_ready
 
     def take_finished(self) -> dict[int, NDArray[np.float32]]:
+        if any(item.id in self.bench.unreadable for item in self.items):
+            raise RuntimeError("a fault of the device")
         return {
             index: np.array([item.id, item.num_tokens], dtype=np.float32)
             for index, item in enumerate(self.items)
@@ -46,16 +49,20 @@ class Bench:
     Attributes:
         order: Id of the first text of each slice's batch, in order.
         batches: Ids of the texts of each batch, in order.
+        is_ready: Whether the device has computed all slices.
+        unreadable: Ids of texts whose results cannot be read.
     """
 
     def __init__(self) -> None:
         self.order: list[int] = []
         self.batches: list[list[int]] = []
+        self.is_ready = True
+        self.unreadable: list[int] = []
         self.executor = EmbeddingExecutor(self.begin, torch.device("cpu"))
 
     def begin(self, items: Sequence[EmbeddingItem]) -> Any:
         self.batches.append([item.id for item in items])
-        return ManySlices(items, self.order)
+        return ManySlices(items, self)
 
     def finish(self) -> tuple[list[int], list[int]]:
         done: list[int] = []
@@ -161,6 +168,43 @@ def test_batch_ends_when_all_of_its_texts_are_aborted(bench: Bench) -> None:
     assert not bench.executor
     bench.executor.add([text(1, LONG)])
     assert bench.finish() == ([1], [])
+
+
+def two_batches(bench: Bench) -> list[int]:
+    """Computes the first of two batches on a device that has not ended it; returns its ids."""
+    bench.is_ready = False
+    bench.executor.add(text(number, 60) for number in range(BATCH_TOKENS // 60 + 2))
+    for _ in range(1 + 60 // 20):
+        assert bench.executor.step() == []
+    (first,) = bench.batches
+    return first
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_next_batch_begins_while_a_gpu_computes_the_last(bench: Bench, is_ready: bool) -> None:
+    first = two_batches(bench)
+    bench.is_ready = is_ready
+    done = bench.executor.step()
+    assert len(bench.batches) == 2
+    assert [each.id for each in done] == (first if is_ready else [])
+    rest, _ = bench.finish()
+    assert [*[each.id for each in done], *rest] == [*range(len(first) + 2)]
+
+
+def test_text_aborted_before_its_batch_is_read_has_no_result(bench: Bench) -> None:
+    first = two_batches(bench)
+    bench.executor.abort([first[0]])
+    assert bench.finish() == ([*range(1, len(first) + 2)], [])
+    other = Bench()
+    other.executor.abort(range(len(two_batches(other)) + 2))
+    assert not other.executor
+
+
+def test_batch_that_cannot_be_read_is_computed_again_in_parts(bench: Bench) -> None:
+    first = two_batches(bench)
+    bench.unreadable = [first[1]]
+    done, failed = bench.finish()
+    assert (sorted(done), failed) == ([0, *range(2, len(first) + 2)], [1])
 
 
 def test_halves_go_ahead_of_waiting_texts_of_their_bucket(bench: Bench) -> None:

@@ -132,7 +132,7 @@ class TimedBatch:
         self.slices_left -= 1
         return self.slices_left > 0
 
-    padding_tokens = 0
+    is_ready = True
 
     def take_finished(self) -> dict[int, NDArray[np.float32]]:
         return {index: np.zeros(2, np.float32) for index in range(len(self.items))}

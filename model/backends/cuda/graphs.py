@@ -112,26 +112,41 @@ def captured(function: Function, shape: Shape, pool: Any) -> torch.cuda.CUDAGrap
 Integers = NDArray[np.int64]
 
 
-class Slot:
-    """A pinned buffer on the host, with an event for its last copy."""
+class Mark:
+    """A point in the work of a device, such as the end of a copy. A CPU is always past it."""
 
-    def __init__(self, size: int, device: torch.device, dtype: torch.dtype = torch.long) -> None:
+    def __init__(self, device: torch.device) -> None:
         is_cuda = device.type == "cuda"
         self.device = device
-        self.tensor = torch.zeros(size, dtype=dtype, pin_memory=is_cuda)
+        self.event: Any = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call]
+
+    def set(self) -> None:
+        """Marks the end of all work that has been launched."""
+        if self.event is not None:
+            self.event.record(torch.cuda.current_stream(self.device))
+
+    @property
+    def is_reached(self) -> bool:
+        return self.event is None or bool(self.event.query())
+
+    def wait(self) -> None:
+        """Waits until the device has reached the mark; returns at once if none was set."""
+        if self.event is not None:
+            self.event.synchronize()
+
+
+class Slot(Mark):
+    """A pinned buffer on the host, with a mark after its last copy."""
+
+    def __init__(self, size: int, device: torch.device, dtype: torch.dtype = torch.long) -> None:
+        super().__init__(device)
+        self.tensor = torch.zeros(size, dtype=dtype, pin_memory=device.type == "cuda")
         self.numbers: NDArray[Any] = self.tensor.numpy()
-        self.event = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call]
 
     def copy(self, source: Tensor, target: Tensor) -> None:
         """Starts a copy between the buffer and a tensor on the device."""
         target.copy_(source, non_blocking=True)
-        if self.event is not None:
-            self.event.record(torch.cuda.current_stream(self.device))
-
-    def wait(self) -> None:
-        """Waits until the last copy has ended; returns at once if there was none."""
-        if self.event is not None:
-            self.event.synchronize()
+        self.set()
 
 
 class Uploads:
