@@ -282,39 +282,31 @@ def test_family_is_read_from_the_files_too(tmp_path: Path) -> None:
     assert (read_folder(other).name, read_folder(other).sources) == ("any", ["en"])
 
 
-def test_languages_are_read_from_the_files_too(tmp_path: Path) -> None:
-    folder = tmp_path / "any"
-    write_marian(folder)
-    change_json(folder / "config.json", _name_or_path="Helsinki-NLP/opus-mt-en-de")
-    assert read_folder(folder).name == "en-de"
-    write_json(folder / "tokenizer_config.json", {"source_lang": "eng", "target_lang": "fra"})
-    assert read_folder(folder).name == "en-fr"
+HUB = "models--Helsinki-NLP--opus-mt-en-de/snapshots/0a1b2c"
+ORIGINAL = "Helsinki-NLP/opus-mt-en-de"
 
 
 @pytest.mark.parametrize(
-    ("name", "config", "pair"),
+    ("path", "original", "languages", "name"),
     [
-        ("opus-mt-en-de-hf", ("eng", "deu"), ("en", "de")),  # `de-hf` looks like a pair
-        ("de-fr", ("en", "de"), ("en", "de")),
-        ("en-fr", ("eng", "roa"), ("en", "fr")),
-        ("en-zh_hant", ("eng", "zho"), ("en", "zh-Hant")),
+        (HUB, None, (), "en-de"),
+        ("any", ORIGINAL, (), "en-de"),
+        ("any", ORIGINAL, ("eng", "fra"), "en-fr"),
+        ("opus-mt-en-de-hf", None, ("eng", "deu"), "en-de"),  # `de-hf` looks like a pair
+        ("de-fr", None, ("en", "de"), "en-de"),
+        ("en-fr", None, ("eng", "roa"), "en-fr"),
+        ("en-zh_hant", None, ("eng", "zho"), "en-zh-Hant"),
     ],
 )
-def test_pair_of_the_tokenizer_wins_over_the_folders_name(
-    tmp_path: Path, name: str, config: tuple[str, str], pair: tuple[str, str]
+def test_pair_is_read_from_the_files_or_else_from_a_name(
+    tmp_path: Path, path: str, original: str | None, languages: tuple[str, ...], name: str
 ) -> None:
-    folder = tmp_path / name
+    folder = tmp_path / path
     write_marian(folder, tokens=(*TOKENS, ">>deu<<"))
-    languages = {"source_lang": config[0], "target_lang": config[1]}
-    write_json(folder / "tokenizer_config.json", languages)
-    files = read_folder(folder)
-    assert (files.source, files.target) == pair
-
-
-def test_languages_are_read_from_the_name_in_a_hub_cache(tmp_path: Path) -> None:
-    folder = tmp_path / "models--Helsinki-NLP--opus-mt-en-de" / "snapshots" / "0a1b2c"
-    write_marian(folder)
-    assert find_models(str(tmp_path))[0].name == "en-de"
+    change_json(folder / "config.json", _name_or_path=original)
+    named = dict(zip(("source_lang", "target_lang"), languages, strict=False))
+    write_json(folder / "tokenizer_config.json", named)
+    assert read_folder(folder).name == name
 
 
 def test_folder_called_snapshots_outside_a_hub_cache_names_no_model(tmp_path: Path) -> None:

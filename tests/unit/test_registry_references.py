@@ -240,13 +240,6 @@ def test_offline_the_way_out_is_another_machine(cache: ModelCache, tmp_path: Pat
     assert "REGARD_PULL" not in str(told.value)
 
 
-def test_part_of_a_file_is_no_file(cache: ModelCache) -> None:
-    folder = put(cache, PAIR, FILES)
-    (folder / "vocab.ende.spm").rename(folder / "vocab.ende.spm.part")
-    with pytest.raises(RegistryError, match=r"vocab\.ende\.spm does not exist"):
-        locate([PAIR], cache, is_offline=True)
-
-
 def test_flipped_byte_under_a_pinned_sum_is_refused(cache: ModelCache, tmp_path: Path) -> None:
     folder = put(cache, PAIR, FILES)
     pins = {name: sha256(content) for name, content in FILES.items()}
