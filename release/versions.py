@@ -23,10 +23,9 @@ def named_versions(root: Path) -> Iterator[tuple[str, str]]:
     for name, pattern in patterns.items():
         for version in re.findall(pattern, (root / name).read_text("utf-8"), re.MULTILINE):
             yield name, version
-    if (root / CHART).exists():
-        chart = yaml.safe_load((root / CHART).read_text(encoding="utf-8"))
-        yield CHART, str(chart["version"])
-        yield CHART, str(chart["appVersion"])
+    chart = yaml.safe_load((root / CHART).read_text(encoding="utf-8"))
+    yield CHART, str(chart["version"])
+    yield CHART, str(chart["appVersion"])
 
 
 def version_faults(root: Path) -> list[str]:

@@ -42,9 +42,8 @@ DIGEST = "sha256:" + "ab" * 32
 def project(tmp_path: Path) -> Path:
     """A copy of the files that name the version and the images."""
     for name in ("pyproject.toml", "Dockerfile", "docker-bake.hcl", "CHANGELOG.md", CHART):
-        if (ROOT / name).exists():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tmp_path / name)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "deploy").mkdir(exist_ok=True)
     shutil.copy(ROOT / images.LOCK, tmp_path / images.LOCK)
     return tmp_path
