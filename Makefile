@@ -74,8 +74,8 @@ test slow: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.installed-dev browser  ## runs all tests but the slow ones
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not slow"
 
-# Whole programs, all states and pictures of the page, clusters of Ray, emulated processors, Helm, Envoy,
-# LibreOffice, other clients.
+# Whole programs, all states and pictures of the page, clusters of Ray, emulated processors, Helm,
+# Envoy, LibreOffice, other clients.
 slow: $(VENV)/.installed-dev browser emulators helm envoy clients office  ## runs the slow tests
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m slow
 

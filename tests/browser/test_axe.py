@@ -1,8 +1,7 @@
 """axe-core finds nothing in any state of the page, in light and in dark.
 
-A state is a function in STATES that brings the page there. To add one, write a function and its
-name; a state that needs another browser names its options in OPTIONS, and one that needs a first
-visit stands in FIRST_VISITS.
+A state is a function in STATES that brings the page there. A state that needs another browser names
+its options in OPTIONS, and one that needs a first visit stands in FIRST_VISITS.
 """
 
 import json
@@ -127,30 +126,19 @@ def story_unfolded(reader: Reader) -> None:
     expect(reader.page.locator(".meaning:popover-open")).to_have_count(1)
 
 
-phone = high_contrast = zoomed = attention
-story_on_a_phone = story_zoomed = story_unfolded
-
 STATES: dict[str, Callable[[Reader], None]] = {
-    "empty": empty,
-    "menus": menus,
-    "documents": documents,
-    "alternatives": alternatives,
-    "candidates": candidates,
-    "attention": attention,
-    "steps": steps,
-    "embedded": embedded,
-    "failed": failed,
-    "too long": too_long,
-    "unserved": unserved,
-    "streaming": streaming,
-    "document": document,
-    "portuguese": portuguese,
-    "story unfolded": story_unfolded,
-    "phone": phone,
-    "high contrast": high_contrast,
-    "zoomed": zoomed,
-    "story on a phone": story_on_a_phone,
-    "story zoomed": story_zoomed,
+    **{
+        each.__name__.replace("_", " "): each
+        for each in (
+            *(empty, menus, documents, alternatives, candidates, attention, steps, embedded),
+            *(failed, too_long, unserved, streaming, document, portuguese, story_unfolded),
+        )
+    },
+    "phone": attention,
+    "high contrast": attention,
+    "zoomed": attention,
+    "story on a phone": story_unfolded,
+    "story zoomed": story_unfolded,
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "portuguese": {"locale": "pt-BR"},

@@ -127,19 +127,19 @@ def test_list_leaves_the_map_its_word(reader: Reader, page: Page) -> None:
     reader.until_shown()
 
 
-def test_new_text_closes_the_list(reader: Reader) -> None:
-    translated(reader, POOL)
-    reader.output.get_by_role("button").first.click()
-    expect(reader.candidates).to_be_visible()
-    reader.field.fill(TWO)
-    expect(reader.candidates).to_be_hidden()
-
-
-def test_failure_is_told_where_the_list_would_be(reader: Reader, page: Page, watch: Watch) -> None:
+def test_new_text_closes_the_list_and_a_failure_is_told_in_its_place(
+    reader: Reader, page: Page, watch: Watch
+) -> None:
     watch.allow("Failed to load resource")
-    translated(reader, POOL)
+    translated(reader, TWO)
+    word = reader.output.get_by_role("button").first
+    word.click()
+    expect(reader.candidates).to_be_visible()
+    reader.field.fill(POOL)
+    expect(reader.candidates).to_be_hidden()
     page.route("**/attention", lambda route: route.abort())
-    reader.output.get_by_role("button").first.click()
+    expect(word).to_have_text("piscina")
+    word.click()
     expect(reader.candidates).to_contain_text("could not be loaded")
 
 
