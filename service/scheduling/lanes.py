@@ -117,13 +117,11 @@ class Lane:
             return []
         anchor = window[0].tokens
         taken = []
-        for item in sorted(window, key=lambda item: abs(item.tokens - anchor)):
+        for item in sorted(window, key=lambda item: abs(item.tokens - anchor)):  # the next is first
             if item.rows > rows:
                 break
             rows -= item.rows
             taken.append(item)
-        if not any(item is window[0] for item in taken):
-            return []
         for item in taken:
             self.remove(item)
             if len(self.clients) > 1 and item.client in self.clients:

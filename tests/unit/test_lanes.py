@@ -204,14 +204,17 @@ def test_wide_beam_of_either_lane_has_its_turn(beam: int, bulk_beam: int) -> Non
     assert of_bulk == pytest.approx(800 / BULK_SHARE, abs=8)
 
 
-def test_single_items_of_a_lane_alone_are_taken_without_a_debt() -> None:
-    pair = pair_of(0, 3)
-    assert [pair.take(1)[0].id for _ in range(3)] == [10_000, 10_001, 10_002]
-    pair = pair_of(10, 0)
-    for _ in range(8):
-        pair.take(1)
-    pair.bulk.add(sentence(10_000, is_bulk=True))
-    assert not bulk(pair.take(1))
+def test_share_is_not_saved_up_while_the_bulk_lane_is_empty() -> None:
+    pair = pair_of(20, 1)
+    for _ in range(BULK_SHARE - 2):
+        assert not bulk(pair.take(1))
+    (waiting,) = pair.bulk
+    pair.bulk.remove(waiting)
+    pair.take(1)
+    pair.bulk.add(waiting)
+    for _ in range(BULK_SHARE - 1):
+        assert not bulk(pair.take(1))
+    assert pair.take(1) == [waiting]
 
 
 def of_client(client: str, count: int, first: int) -> list[WorkItem]:

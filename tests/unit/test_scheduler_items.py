@@ -278,10 +278,10 @@ async def test_text_is_given_to_the_worker_that_computes_least_before_it(
 ) -> None:
     first, second = (FakeWorker(scheduler, name) for name in ("a", "b"))
     requests = [begin(scheduler, texts(1, length=60))]
-    requests.append(await begun(scheduler, texts(6, first=10, length=10)))
-    assert (len(first.held), len(second.held)) == (1, 6)
+    requests.append(await begun(scheduler, texts(5, first=10, length=10)))
+    assert (len(first.held), len(second.held)) == (1, 5)
     requests.append(await begun(scheduler, texts(1, first=20, length=100)))
-    assert first.given[-1] == 8  # both compute as many tokens before it
+    assert second.given[-1] == 7  # it computes 50 tokens before the text, and `first` 60
     await finish([first, second], requests)
 
 

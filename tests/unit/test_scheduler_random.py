@@ -123,6 +123,9 @@ class Play:
         assert state.total_used(ATTENTION) == len(worker.ids(ATTENTION))
         for model in MODELS:
             assert state.used[TRANSLATE, model, 0] == worker.used_rows(model)
+            held = [item for item in worker.held.values() if item.is_bulk and item.model == model]
+            bulk_rows = sum(item.num_rows for item in held if item.kind == TRANSLATE)
+            assert state.bulk_rows[TRANSLATE, model] == bulk_rows
         for model in MODEL_KINDS:
             for bucket in range(NUM_BUCKETS):
                 assert state.used[EMBED, model, bucket] == worker.used_tokens(model, bucket)
