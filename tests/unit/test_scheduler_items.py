@@ -105,11 +105,13 @@ async def test_oldest_item_is_dispatched_next_whatever_its_model(
     scheduler: Scheduler, worker: FakeWorker
 ) -> None:
     """Guards a fault: the model named first got every slot while any item of it waited."""
-    requests = [await begun(scheduler, pairs(MAX_SLOTS))]
+    requests = [await begun(scheduler, pairs(MAX_SLOTS + 1))]
     requests.append(await begun(scheduler, pairs(1, "pt-en")))
     requests.append(await begun(scheduler, pairs(1)))
-    worker.finish(worker.given[0])
-    assert worker.received[worker.given[-1]].model == "pt-en"
+    worker.finish(*worker.given[:1])
+    worker.finish(*worker.given[1:2])
+    models = [worker.received[number].model for number in worker.given[-2:]]
+    assert models == ["en-pt", "pt-en"]
     await finish([worker], requests)
 
 
