@@ -9,14 +9,16 @@ import pytest
 from benchmarks.capacity.virtual_time import Clock, virtual_time
 from model.sequence import DecodingOptions
 from service.errors import DeadlineExceededError, InternalError, UnavailableError
-from service.items import TranslationItem
+from service.items import Done, TranslationItem
 from service.scheduling.scheduler import Scheduler
+from service.workers.messages import Report
 from tests.unit.scheduling import (
     FOREVER,
     FakeWorker,
     assert_idle,
     begin,
     begun,
+    echo,
     make_scheduler,
     numbers,
     sample,
@@ -134,6 +136,7 @@ async def test_fault_in_the_handling_of_a_result_fails_its_request_alone(
     caplog: pytest.LogCaptureFixture,
     scheduler: Scheduler,
 ) -> None:
+    """It withdraws the other item of the request, which the same report contains."""
     worker = FakeWorker(scheduler, rows=8)
     ended, other = begin(scheduler, sentences(2)), await begun(scheduler, sentences(2, first=8))
 
@@ -142,9 +145,10 @@ async def test_fault_in_the_handling_of_a_result_fails_its_request_alone(
 
     first = next(iter(scheduler.workers[worker].held.values()))
     place = first.queue.pace if broken == "pace" else first.receiver
+    done = [Done(item.id, echo(item)) for item in worker.held.values()][:2]
     with monkeypatch.context() as patched:
         patched.setattr(place, "add", fail)
-        worker.finish(first.id)
+        scheduler.report(worker, Report(done=done))
     worker.finish_all()
     with pytest.raises(InternalError, match="lost"):
         await ended
