@@ -19,8 +19,12 @@ from model.errors import CheckpointError
 MODES = ("naive", "batched")
 """The modes of `benchmarks.peers.server`."""
 
-EMBEDDERS = {"sentence-transformers": "sentence_transformers", "openvino": "openvino"}
-"""The peers that embed, and their modules in `benchmarks.peers`."""
+EMBEDDERS = {
+    "sentence-transformers": ("bfloat16", "float32"),
+    "openvino": ("bfloat16", "float32"),
+    "onnxruntime": ("int8", "float32"),
+}
+"""The peers that embed, and their precisions, the fastest first."""
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
@@ -67,6 +71,14 @@ def bergamot(options: Options) -> Contestant:
     return Contestant("bergamot", peer_module(python, "bergamot", *words))
 
 
+def fxtranslate(options: Options) -> Contestant:
+    """Describes fxtranslate with `--workers` processes."""
+    files = find_pair(options.models, options.pair)
+    words = [options.source, options.workers, files.weights]
+    words += [files.source_vocab, files.target_vocab, files.shortlist or ""]
+    return Contestant("fxtranslate", peer_module(peer_python("fxtranslate"), "fxtranslate", *words))
+
+
 def bergamot_server(mode: str, options: Options) -> Contestant:
     python = peer_python("bergamot", options.python310, "3.10")
     config = write_bergamot_config(find_pair(options.models, options.pair))
@@ -109,7 +121,7 @@ def embedder(
     """Describes a peer that embeds, with `--workers` threads."""
     python = peer_python(program, with_project_packages=True)
     words = source, find_embedding_model(options).folder, dtype, size, options.workers
-    command = peer_module(python, EMBEDDERS[program], *words)
+    command = peer_module(python, program.replace("-", "_"), *words)
     return Contestant(name, command, {"HF_HUB_OFFLINE": "1"})
 
 

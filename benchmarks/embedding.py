@@ -1,10 +1,10 @@
 """Section "embed": embeds a file of sentences without HTTP, all at once and one at a time.
 
-The contestants are Regard, sentence-transformers and OpenVINO, each in several settings. The
-section compares the vectors of each contestant with Regard's float32 vectors. It reports the mean
-cosine, the least cosine and the largest difference of a component. With `--sts` it also computes
-the cosine of the two sentences of each pair in a file. Then it reports Spearman's correlation of
-these cosines with human scores.
+The contestants are Regard, sentence-transformers, OpenVINO and ONNX Runtime, each in several
+settings. The section compares the vectors of each contestant with Regard's float32 vectors. It
+reports the mean cosine, the least cosine and the largest difference of a component. With `--sts` it
+also computes the cosine of the two sentences of each pair in a file. Then it reports Spearman's
+correlation of these cosines with human scores.
 """
 
 import csv
@@ -65,8 +65,9 @@ def contestants(options: Options, case: str, source: Path) -> dict[str, Prepare]
         for name, dtype in ((OURS, options.dtype), (FLOAT32, "float32"))
     }
     peers: dict[str, Prepare] = {}
-    for dtype, sizes in (("bfloat16", BATCHES), ("float32", BATCHES[:1])):
-        for program in EMBEDDERS:
+    for program, dtypes in EMBEDDERS.items():
+        for dtype in dtypes:
+            sizes = BATCHES[:1] if dtype == "float32" else BATCHES
             for size in (1,) if is_single else sizes:
                 name = f"{program}-{dtype}" if is_single else f"{program}-{dtype}-{size}"
                 peers[name] = partial(embedder, program, name, source, dtype, size)

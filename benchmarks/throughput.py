@@ -15,6 +15,7 @@ from benchmarks.contestants import (
     bergamot,
     chosen,
     ctranslate2,
+    fxtranslate,
     our_shape,
     our_translator,
 )
@@ -54,7 +55,8 @@ def measure_offline(options: Options) -> Result:
         for engine in engines:
             result.scores[engine.name] = report.bleu(engine.outputs(), references)
 
-    prepares = {OURS: our_translator, **chosen({"bergamot": bergamot}, options)}
+    peers = {"bergamot": bergamot, "fxtranslate": fxtranslate}
+    prepares = {OURS: our_translator, **chosen(peers, options)}
     measure_engines(prepares, "offline", len(lines), options, result, score)
     return result
 
