@@ -545,9 +545,9 @@ class KernelBatch(FusedBatch):
 
     @cached_property
     def groups(self) -> list[tuple[slice, Tensor]]:
-        """Groups of adjacent texts, and the numbers (B, S) of their tokens; N stands for padding.
+        """Returns groups of adjacent texts, and numbers (B, S) of their tokens; N is for padding.
 
-        Padding at most doubles the number of tokens, if texts are sorted from short to long.
+        Of texts that are sorted from short to long, a padded group has at most 2 N tokens.
         """
         groups, first = list[tuple[slice, Tensor]](), 0
         for lengths in batches(self.lengths, self.lengths, 2 * self.num_tokens, pads=True):
