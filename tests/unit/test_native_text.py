@@ -84,14 +84,6 @@ def test_relative_bias_reaches_as_far_as_a_text(library: Library) -> None:
 
 
 @each_library
-def test_vectors_are_near_those_in_float32(library: Library) -> None:
-    texts = jobs(*range(1, 60, 3))
-    found = cosines(embed(native_model(library), texts), embed(new_model(**WIDE), texts))
-    assert found.min() > 0.995
-    assert found.mean() > 0.998
-
-
-@each_library
 @pytest.mark.parametrize("family", NATIVE)
 def test_text_has_the_same_bits_in_every_batch(library: Library, family: str) -> None:
     """Alone, among others in any order, and in slices of any size."""
