@@ -188,16 +188,6 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
-def test_every_page_is_reached_from_the_readme() -> None:
-    reached, waiting = {README}, [README]
-    while waiting:
-        page = waiting.pop()
-        targets = {linked_file(page, link) for link in links(page)} & set(PAGES)
-        waiting += targets - reached
-        reached |= targets
-    assert set(PAGES) - reached == set()
-
-
 def test_readme_links_every_page() -> None:
     linked = {linked_file(README, link) for link in links(README)}
     assert {*DOCS.glob("*.md"), CHANGELOG} - linked == set()

@@ -131,11 +131,17 @@ def health_command(last_stage: str) -> list[str]:
     return command
 
 
-def test_every_metric_on_the_board_is_exposed(board: dict[str, Any]) -> None:
+def queries(board: dict[str, Any]) -> list[tuple[str, str]]:
+    """Title and expression of each query on the board and in the alerts."""
+    return [*targets(board), *((rule["alert"], rule["expr"]) for rule in alert_rules())]
+
+
+def test_every_metric_of_the_board_and_the_alerts_is_exposed(board: dict[str, Any]) -> None:
     known = exposed_names()
-    found = {title: metric_names(expression) for title, expression in targets(board)}
-    assert all(found.values()), found
-    assert {title: names - known for title, names in found.items() if names - known} == {}
+    for title, query in queries(board):
+        names = metric_names(query)
+        assert names, title
+        assert names <= known, title
 
 
 def test_every_metric_of_the_service_is_on_the_board(board: dict[str, Any]) -> None:
@@ -146,7 +152,7 @@ def test_every_metric_of_the_service_is_on_the_board(board: dict[str, Any]) -> N
 def test_queries_choose_and_group_by_labels_that_exist(board: dict[str, Any]) -> None:
     """Prometheus answers a wrong one with nothing, or with one line for everything."""
     known = labels_by_name()
-    for title, query in [*targets(board), *((r["alert"], r["expr"]) for r in alert_rules())]:
+    for title, query in queries(board):
         names = {family(name) for name in metric_names(query)} & set(known)
         for name, matchers in SELECTOR.findall(query):
             chosen = known.get(family(name), set()) | LABELS_OF_PROMETHEUS
