@@ -37,7 +37,7 @@ DOTTED = ("az", "tr")
 
 _MARKER = chr(FIRST_MARKER)
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
-_WORD_WITH_TAGS = re.compile("[^\\W\\d_](?:[\\w'’-]|[\U000f0000-\U0010fffd]++(?=\\w))*")
+_WORD_WITH_TAGS = re.compile("(?<!\\w)[^\\W\\d_](?:[\\w'’-]|[\U000f0000-\U0010fffd]++(?=\\w))*")
 _FIRST = re.compile("[\\w\U000f0000-\U0010fffd]['’\\w-]*")
 
 # Maps each final mark in its plain form to its forms in all scripts.

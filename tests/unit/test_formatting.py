@@ -143,6 +143,7 @@ def test_model_gets_sentence_case(language: str, text: str, expected: str) -> No
         ("Save File", "Salvar arquivo", "Salvar Arquivo"),
         ("Drag and Drop", "Arrastar e soltar", "Arrastar e Soltar"),
         ("Log In", "Iniciar sessão", "Iniciar Sessão"),
+        ("From 9am-5pm Daily", "De 9am-5pm diariamente", "De 9am-5pm Diariamente"),
         ("Save the file", "salvar o arquivo", "Salvar o arquivo"),
         ("save the file", "Salvar o arquivo", "salvar o arquivo"),
         ("(see below)", "(Ver abaixo)", "(ver abaixo)"),
