@@ -343,8 +343,9 @@ class EmbeddingEncode(SlicedPass):
             rows = [row for row in pooled if jobs[row].is_raw is is_raw]
             if rows:
                 vectors = model.embed(texts, is_raw)  # (B, E)
-                chosen = vectors if len(rows) == len(batch) else vectors[rows]
-                self._fetch([batch[row] for row in rows], chosen)
+                if len(rows) < len(batch):
+                    vectors = vectors[upload(rows, vectors.device)]
+                self._fetch([batch[row] for row in rows], vectors)
         for row, job in enumerate(jobs):
             if words is None and not job.is_per_token:
                 continue
