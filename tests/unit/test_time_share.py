@@ -132,6 +132,14 @@ def test_worker_without_translations_computes_one_slice_a_turn(bench: Bench) -> 
     assert bench.worker.is_idle
 
 
+def test_models_whose_texts_are_equally_long_take_turns(bench: Bench) -> None:
+    """The model with the oldest text gets no more slices."""
+    bench.send(*[text(number, length=LONG) for number in range(20)])
+    bench.send(*[text(number, "other", length=LONG) for number in range(20, 40)])
+    bench.loop(20 * TEXT_SLICES)
+    assert [number < 20 for number in bench.done] == 10 * [True, False]
+
+
 def test_short_texts_of_a_model_come_before_long_texts_of_another(bench: Bench) -> None:
     bench.send(*[text(number, "other", length=LONG) for number in range(8)])
     bench.loop()
