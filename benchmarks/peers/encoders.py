@@ -8,8 +8,8 @@ import numpy as np
 INPUTS = ("input_ids", "attention_mask")
 
 
-def mean_encoder(folder: str) -> tuple[Any, tuple[Any, Any]]:
-    """Returns a module that computes the means over tokens, as MiniLM needs, and example inputs."""
+def mean_encoder(folder: str) -> tuple[Any, dict[str, Any]]:
+    """Returns a module that computes means over tokens, as MiniLM needs, and example inputs."""
     import torch
     from transformers import AutoModel
 
@@ -23,8 +23,7 @@ def mean_encoder(folder: str) -> tuple[Any, tuple[Any, Any]]:
             mask = attention_mask[:, :, None].to(states.dtype)
             return (states * mask).sum(1) / mask.sum(1)
 
-    ids = torch.ones(2, 8, dtype=torch.int64)
-    return Encoder().eval(), (ids, ids)
+    return Encoder().eval(), dict.fromkeys(INPUTS, torch.ones(2, 8, dtype=torch.int64))
 
 
 def load_tokenizer(folder: str) -> Any:

@@ -32,7 +32,6 @@ def main() -> None:
     source, workers, *paths = sys.argv[1:]
     with multiprocessing.Pool(int(workers), load, paths) as pool:
         lines = protocol.read_lines(source)
-        pool.map(translate, lines[:64])
         protocol.serve(lines, lambda texts: pool.map(translate, texts, SENTENCES))
 
 

@@ -22,11 +22,9 @@ def session(folder: str, dtype: str, workers: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = workers
     with tempfile.TemporaryDirectory() as work:
-        path, names = Path(work) / "model.onnx", [*encoders.INPUTS]
+        path, names, inputs = Path(work) / "model.onnx", [*example], tuple(example.values())
         axes = {name: {0: "texts", 1: "tokens"} for name in names}
-        torch.onnx.export(
-            encoder, example, path, input_names=names, dynamic_axes=axes, dynamo=False
-        )
+        torch.onnx.export(encoder, inputs, path, input_names=names, dynamic_axes=axes, dynamo=False)
         if dtype == "int8":
             original, path = path, path.with_name("int8.onnx")
             quantize_dynamic(original, path)

@@ -18,8 +18,7 @@ def compiled(folder: str, dtype: str, workers: int) -> Any:
     import openvino
 
     encoder, example = encoders.mean_encoder(folder)
-    inputs = dict(zip(encoders.INPUTS, example, strict=True))
-    model = openvino.convert_model(encoder, example_input=inputs)
+    model = openvino.convert_model(encoder, example_input=example)
     settings = {
         "INFERENCE_PRECISION_HINT": {"bfloat16": "bf16", "float32": "f32"}[dtype],
         "PERFORMANCE_HINT": "THROUGHPUT",
