@@ -144,7 +144,7 @@ NO_VALUE = "Value for '{}' not supported."
         ({"source_lang": "auto"}, NO_VALUE.format("source_lang"), "auto is not supported"),
         ({"text": ["a", 1]}, NO_VALUE.format("text"), "Invalid request: text[1] parameter"),
         ({"split_sentences": "2"}, NO_VALUE.format("split_sentences"), "2 split_sentences"),
-        ({"split_sentences": True}, NO_VALUE.format("split_sentences"), "True split_sentences"),
+        ({"split_sentences": True}, NO_VALUE.format("split_sentences"), "true split_sentences"),
         ({"formality": "very"}, NO_VALUE.format("formality"), "very formality is not sup"),
         ({"model_type": "best"}, NO_VALUE.format("model_type"), "best model_type is not"),
         ({"tag_handling": "json"}, NO_VALUE.format("tag_handling"), "json tag_handling is not"),
