@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from model.backends.cuda import runner as runner_module
 from model.backends.cuda.graphs import Downloads, Graphs, Slot, Uploads
 from model.backends.cuda.runner import (
     BEAM,
     ENCODE_TOKENS,
+    MIN_ROWS,
     TOKENS_PER_CALL,
     CudaRunner,
     fitting_rows,
     sizes,
 )
+from model.backends.decoder_batch import DecodingCache
 from model.backends.torch_runner import TorchRunner
 from model.config import DecoderKind
 from model.engine.engine import Engine
@@ -143,6 +146,20 @@ def test_a_search_waits_only_when_its_results_are_read(monkeypatch: pytest.Monke
         waits.clear()  # those of the upload
         assert len([*found]) == 2
     assert len(waits) == 1
+
+
+def test_a_search_copies_no_padding_of_beams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With BEAM rows for each row of a step, the copies would take eight times the memory."""
+    runner, copied = CudaRunner(tiny_model(tiny_config(), 0), LIMITS), list[int]()
+
+    def note(cache: DecodingCache, source: Tensor, target: Tensor, is_same_source: bool) -> None:
+        copied.extend(map(len, (source, target)))
+
+    with torch.inference_mode():
+        runner.enter(0, [Sequence(0, [5, 6, 0], DecodingOptions(2))])
+        monkeypatch.setattr(DecodingCache, "copy_rows", note)
+        runner.search([[0, 1]], [[0.0, -np.inf]], 1)
+    assert copied == [MIN_ROWS, MIN_ROWS]
 
 
 def test_log_probs_of_halves_are_not_rounded(family: Family) -> None:

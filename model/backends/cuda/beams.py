@@ -26,17 +26,18 @@ NEVER = float("-inf")
 
 def pack(searches: Sequence[Search], rows: int, groups: int, beam: int, padding: int) -> Integers:
     """Returns the fields of `SearchRows`, one after the other; `padding` is a spare row."""
-    all_rows, sizes = np.full(rows, padding), np.zeros(groups, np.int64)
-    targets, members = np.full((groups, beam), padding), np.zeros((groups, beam), np.int64)
+    all_rows, places = np.full(rows, padding), np.zeros(rows, np.int64)
+    sizes, members = np.zeros(groups, np.int64), np.zeros((groups, beam), np.int64)
     totals = np.full((groups, beam), NEVER)
     first = 0
     for number, (own, sums) in enumerate(searches):
         size = len(own)
-        all_rows[first : first + size] = targets[number, :size] = own
+        all_rows[first : first + size] = own
+        places[first : first + size] = range(number * beam, number * beam + size)
         members[number, :size] = range(first, first + size)
         sizes[number], totals[number, :size] = size, sums
         first += size
-    parts = all_rows, sizes, targets, members, totals.view(np.int64)
+    parts = all_rows, places, sizes, members, totals.view(np.int64)
     return np.concatenate([part.ravel() for part in parts])
 
 
@@ -45,28 +46,28 @@ class SearchRows:
     """The rows of G searches on the device. Each search is padded to K rows."""
 
     rows: Tensor  # (R,), of all searches, and then padding rows
+    places: Tensor  # (R,), the index of each row in (G * K); 0 for padding rows
     sizes: Tensor  # (G, 1), number of rows of each search
-    targets: Tensor  # (G, K), the rows of each search
-    members: Tensor  # (G, K), their indices in `rows`
+    members: Tensor  # (G, K), the index in `rows` of each row; 0 for padding
     totals: Tensor  # (G, K), float64, sums of log-probabilities; `advance` updates them
 
     @classmethod
     def unpack(
         cls, packed: Tensor, totals: Tensor, rows: int, groups: int, beam: int
     ) -> "SearchRows":
-        sizes, shape = [rows, groups, groups * beam, groups * beam], (groups, beam)
-        found, counts, targets, members = packed[: sum(sizes)].split_with_sizes(sizes)
-        placed = targets.view(shape), members.view(shape), totals[: groups * beam].view(shape)
-        return cls(found, counts[:, None], *placed)
+        sizes, shape = [rows, rows, groups, groups * beam], (groups, beam)
+        found, places, counts, members = packed[: sum(sizes)].split_with_sizes(sizes)
+        known = totals[: groups * beam].view(shape)
+        return cls(found, places, counts[:, None], members.view(shape), known)
 
     def advance(self, log_probs: Tensor, ids: Tensor, eos_id: int) -> tuple[Tensor, Tensor, Tensor]:
         """Chooses the next hypothesis of each row (see `ModelRunner.search`).
 
         `log_probs` and `ids` (R, W) are the most probable next tokens of each row. The result has
         the 2 K best continuations (3, G, 2 K), their totals as the bits of float64 numbers, their
-        parents and their ids. It also has the next token and the parent's row of each row (G, K).
+        parents and their ids. It also has the next token and the parent's row of each row (R).
         """
-        beam, width = self.targets.shape[1], ids.shape[1]
+        beam, width = self.members.shape[1], ids.shape[1]
         sums = self.totals[:, :, None] + log_probs.double()[self.members]  # (G, K, W)
         best = sums.flatten(1).topk(2 * beam)
         totals, parents = best.values, best.indices // width
@@ -78,9 +79,11 @@ class SearchRows:
         is_kept = is_live.gather(1, order) & (ranks[:beam] < self.sizes)
         order = torch.where(is_kept, order, order[:, :1])
         self.totals.copy_(totals.gather(1, order).masked_fill_(~is_kept, NEVER))
-        parent_rows = self.targets.gather(1, parents.gather(1, order))
+        parent_rows = self.rows[self.members.gather(1, parents.gather(1, order))]
         continuations = torch.stack([totals.view(torch.long), parents, found])
-        return continuations, found.gather(1, order), parent_rows
+        # To copy the state of all (G, K) could take eight times the memory of that of R rows.
+        next_ids = found.gather(1, order).flatten()[self.places]
+        return continuations, next_ids, parent_rows.flatten()[self.places]
 
 
 def results(

@@ -116,7 +116,7 @@ class CudaRunner(ModelRunner):
             part.embedding.ensure_length(max(widest, self.max_target_tokens))
         self.tables = model.encoder.embedding.table, model.decoder.embedding.table
         uploads = 2 * max(limits.max_batch_tokens, widest, rows + MOVES[-1])
-        self.uploads = Uploads(max(uploads, (2 + 3 * BEAM) * rows), device)
+        self.uploads = Uploads(max(uploads, (3 + 2 * BEAM) * rows), device)
         self.chosen = torch.zeros(rows * self.tokens_per_call, dtype=torch.long, device=device)
         slots = self.pipeline_depth + 2
         self.downloads = Downloads(len(self.chosen), device, slots)
@@ -302,8 +302,8 @@ class CudaRunner(ModelRunner):
         """Decodes one token of the uploaded rows of searches, and writes `continuations`."""
         cache, decoder = self.search_cache, self.model.decoder
         searches = SearchRows.unpack(self.uploads.arrived, self.totals, rows, groups, beam)
-        own, targets = searches.rows, searches.targets.flatten()
-        last, tokens = self.max_target_tokens - 1, self.search_tokens[own, None]
+        own, last = searches.rows, self.max_target_tokens - 1
+        tokens = self.search_tokens[own, None]
         widths = last + 1, self.source_widths[-1]
         batch = StepBatch(decoder, cache, tokens, widths, self.kernels, rows=own)
         logits = self.output.float_logits(run_whole(batch))  # (R, V)
@@ -313,9 +313,9 @@ class CudaRunner(ModelRunner):
         likely = logits.log_softmax(dim=-1).topk(min(2 * beam, logits.shape[1]))
         found, next_tokens, parents = searches.advance(*likely, self.config.eos_id)
         self.continuations[: found.numel()].copy_(found.flatten())
-        self.search_tokens.index_copy_(0, targets, next_tokens.flatten())
+        self.search_tokens.index_copy_(0, own, next_tokens)
         if beam > 1:
-            cache.copy_rows(parents.flatten(), targets, is_same_source=True)
+            cache.copy_rows(parents, own, is_same_source=True)
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         self.uploads.send(np.array([rows, tokens]))
