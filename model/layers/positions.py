@@ -47,7 +47,7 @@ def distance_bias(spec: AttentionSpec, length: int, device: torch.device) -> Ten
     distances = torch.arange(1 - length, length, device=device)
     table = torch.zeros(1, len(distances), device=device)
     if spec.has_alibi:
-        slopes = torch.tensor(alibi_slopes(spec.heads), device=device)
+        slopes = torch.tensor(alibi_slopes(spec.heads)).to(device, non_blocking=True)
         table = -slopes[:, None] * distances.abs()
     if spec.window is not None:
         table.masked_fill_(distances.abs() > spec.window, float("-inf"))
