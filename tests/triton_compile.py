@@ -11,7 +11,14 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from model.backends.cuda import triton_kernels as programs
-from model.backends.cuda.triton_kernels import BLOCK, PART
+from model.backends.cuda.triton_kernels import (
+    ATTENTION_WARPS,
+    BLOCK,
+    PART,
+    PART_WARPS,
+    ROW_WARPS,
+    TEXT_WARPS,
+)
 
 CAPABILITIES = 80, 90  # Ampere and Hopper
 DTYPES = "fp32", "bf16", "fp16"
@@ -29,6 +36,12 @@ CONSTANTS: list[tuple[Any, dict[str, Any]]] = [
     (programs.part_maximum_kernel, {"part": PART}),
     (programs.choice_kernel, {"padded_parts": 8}),
 ]
+WARPS = {
+    "attend_kernel": ATTENTION_WARPS,
+    "attend_texts_kernel": TEXT_WARPS,
+    "part_maximum_kernel": PART_WARPS,
+    "choice_kernel": 1,
+}
 INTEGERS = "lengths", "texts", "rows", "tokens", "positions", "chosen"
 COUNTS = "columns", "parts", "zero_column"
 FLOATS = "scale", "epsilon"
@@ -53,11 +66,13 @@ def main() -> None:
     for kernel, constants in CONSTANTS:
         names = kernel.arg_names
         values = {(names.index(name),): value for name, value in constants.items()}
+        options = {"num_warps": WARPS.get(kernel.__name__, ROW_WARPS), "num_stages": 2}
         for capability in CAPABILITIES:
             target = GPUTarget("cuda", capability, 32)
             for dtype in DTYPES:
                 types = {name: type_of(name, dtype, constants) for name in names}
-                compiled = triton.compile(ASTSource(kernel, types, values), target=target)
+                source = ASTSource(kernel, types, values)
+                compiled = triton.compile(source, target=target, options=options)
                 size = len(compiled.asm["cubin"])
                 sys.stdout.write(f"{kernel.__name__} {capability} {dtype} {size}\n")
 

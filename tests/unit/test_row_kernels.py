@@ -274,7 +274,7 @@ def test_choice_among_nan_is_an_id_of_the_vocabulary(kernels: RowKernels) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_kernels_compile_for_ampere_and_hopper(tmp_path: Path) -> None:
     """A process without Triton's interpreter compiles them to machine code. This needs no GPU."""
     pytest.importorskip("triton", reason="Triton is only built for x86-64")
