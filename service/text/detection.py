@@ -40,32 +40,55 @@ MIN_LETTERS = 12
 
 # Frequent words of languages in the Latin script, by ISO 639-1 code; Norwegian is Bokmål.
 FUNCTION_WORDS = {
-    "ca": "el la els les de del dels que en un una és amb per no es al són més com però ha aquest",
+    "ca": "el la els les de del dels que en un una és amb per no es al són més com però ha "
+    "aquest jo tu ell ella em et li ens us mi meu meva teu teva seu seva on què qui quan "
+    "perquè si sí molt també era he has res aquesta això tot tots hi ni sobre sense quin",
     "cs": "se na je že do to jsem jako ale pro by si tak jsou byl není které jeho podle",
-    "da": "og at det er en til af den på for med der de som ikke har han var et jeg fra hun men",
+    "da": "og at det er en til af den på for med der de som ikke har han var et jeg fra hun men "
+    "du vi mig dig sig hvad hvor hvem hvordan kan skal vil havde din min sin om så nu når "
+    "eller meget alle ud op være denne dette",
     "de": "der die das und ist nicht ein eine zu den mit sich auf für von dem des im wir sie "
-    "ich es wie",
+    "ich es wie er wer wo was wenn so nur noch nach bei aus am an in um zum zur oder aber "
+    "auch man mein meine dein du mir dir mich dich uns ihr ihm ihn sein seine bin bist "
+    "sind war waren hat habe haben hatte wird werden kann alle alles hier einen einem "
+    "einer dass durch über vor bis",
     "en": "the of and to in a is that it for was on with as are be this by you not have from "
     "they at i he his she her we their had has will would but or an which who when been "
     "its more out up all about into than other can one said me my do if so no what there "
     "how your our just like",
     "es": "el la los las de que en un una es se no por con su para al del lo como más pero está "
-    "cómo hola",
+    "cómo hola me te mi mis tu tus sus yo él ella ellos nos le les ya muy sin sobre entre "
+    "hay ser son soy he ha has han fue era tiene tengo todo todos toda este esta estos "
+    "esto eso cuando donde dónde qué quién porque también bien mucho hasta desde ni si sí "
+    "todas estas estoy",
     "et": "ja on ei et see ta oli mis kui ka ning aga oma olid selle nii välja üks või kes siis",
     "fi": "ja on ei että oli se hän mutta ovat kun niin myös joka sen mukaan olla kuin tai jos "
     "mitä",
     "fr": "le la les de des et est un une du en que qui dans pour pas sur au il elle ce avec ne "
-    "sont",
+    "sont je tu ils elles nous vous on me te se mon ma mes ton tes son sa ses cet cette "
+    "ces quoi où quand comment si oui non ou mais donc être suis es était ai as ont fait "
+    "plus tout tous toute leur aux même bien très sans sous entre par après comme ici "
+    "deux",
     "hr": "je na se da su za od ne što kao koji koja koje bi je su to ali iz sam ili",
     "hu": "az és hogy nem egy is van volt meg ez de csak már mint ha el még fel vagy ki azt kell",
     "id": "yang dan di untuk dengan dari ini itu pada tidak adalah akan dalam ke juga oleh mereka",
-    "it": "il la le di che un una per non in con del della gli sono si da lo al dei nel più",
+    "it": "il la le di che un una per non in con del della gli sono si da lo al dei nel più io "
+    "tu lui lei noi voi mi ti ci vi me te se ne ma anche come quando dove chi cosa perché "
+    "questo questa quello ho hai ha hanno era stato sei siamo fa molto bene tutto tutti "
+    "mio mia tuo tua suo sua alla nella dal degli delle dalla sul sulla no sì ed nei due "
+    "dopo senza",
     "lt": "ir yra kad iš su buvo ne tai bet kaip jo už apie ar dėl nuo jau taip pat po",
     "lv": "un ir ka no uz ar par kas tas bija ne viņš pie vai bet kā tika lai arī līdz",
-    "nb": "og det er på en til som av for at med de ikke den har om et var men jeg fra han",
+    "nb": "og det er på en til som av for at med de ikke den har om et var men jeg fra han du "
+    "vi meg deg seg hva hvor hvem hvordan kan skal vil hadde din min sin så nå når eller "
+    "mye alle ut opp være denne dette",
     "nl": "de het een en van is in dat niet op te zijn met voor er aan die ik was ook maar naar "
-    "wij",
-    "pl": "na się nie do że jest to jak za po od ale przez jego był są dla już tylko który",
+    "wij hij zij ze we je jij mij me jou mijn jouw haar hun ons onze wat wie hoe waren "
+    "heb hebt heeft had kan zal zou wordt worden of als dan nog wel geen om over uit bij "
+    "tot door dit deze hier alles al",
+    "pl": "na się nie do że jest to jak za po od ale przez jego był są dla już tylko który co "
+    "tak przed ma mam masz mnie mi mój moja ty ja on ona my wy ich jej tu tam gdzie kiedy "
+    "kto bardzo czy lub oraz ten ta tego być jestem jesteś bez może było",
     "pt": "o a os as de que e em um uma é não para com do da no na se por mais dos das como mas "
     "foi está são ser ele ela eu você seu sua este esta isso esse essa pelo pela até "
     "também sem já muito quando ou mesmo entre sobre nos nas ao aos à às tem ter era nem "
@@ -73,7 +96,9 @@ FUNCTION_WORDS = {
     "ro": "și în de la cu este nu pe că un din pentru mai care sunt fost să au ce dar lui prin",
     "sk": "sa na je že do to som ako ale pre by si tak sú bol nie ktoré jeho podľa",
     "sl": "je in na se da so za ki pa bi ne kot tudi po od bil ni to ali iz ko lahko",
-    "sv": "och att det är en på som för av med den till inte har de om ett men jag var från han",
+    "sv": "och att det är en på som för av med den till inte har de om ett men jag var från han "
+    "du vi hon mig dig sig vad vem hur kan ska vill hade din min sin så nu när eller "
+    "mycket alla ut upp vara denna detta",
     "tl": "ang ng sa na mga ay at si ko hindi niya ito para kay may nang mo ako siya sila kung",
     "tr": "ve bir bu da de için ile çok ne ama daha gibi var olarak olan sonra kadar en değil",
     "vi": "và là của có không được trong cho một người với các những này đã khi để cũng như tôi",

@@ -64,7 +64,9 @@ def test_ranking_is_well_formed(
         ("an umbrella", "en"),
         ("it is", "en"),
         ("dos Estados Unidos", "pt"),
-        ("que esta", "pt"),
+        ("isso aqui", "pt"),
+        ("me gusta mi trabajo", "es"),
+        ("hat er an mich gedacht", "de"),
         ("kasut dan baju", "ms"),  # Malay; the function words of Indonesian are Malay too
     ],
 )
