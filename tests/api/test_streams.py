@@ -100,6 +100,7 @@ def test_other_clients_get_the_plain_reply(server: Server, accept: str) -> None:
         (TEXT, {"target": "en"}),
         (PAGE, {"format": "html"}),
         ([PAGE, "<p></p>", "The <b>cat</b>"], {"format": "html", "beam_size": 2}),
+        ("<p>A <img alt='A cat'> cat.</p><p>No <img alt='A cat'> dog.</p>", {"format": "html"}),
     ],
 )
 def test_joined_sentences_are_the_plain_reply(

@@ -100,33 +100,46 @@ class TranslatedText:
         parts = []
         for index, sentence in enumerate(self.sentences):
             separators = ("" if index else self.separators[0], self.separators[index + 1])
-            part = replace(
-                self,
-                separators=separators,
-                sentences=[sentence],
-                index=index,
-                capitals={},
-                alternatives=[],
-                scores=[],
-                warnings=[],
-                substitutes={},
-            )
+            part = self._part([sentence], separators, index)
             part.attributes = self._attributes_in(part)
-            sentence.text = part
             parts.append(part)
         return parts
 
+    def _part(
+        self, sentences: list["Sentence"], separators: tuple[str, ...], index: int
+    ) -> "TranslatedText":
+        part = replace(
+            self,
+            separators=separators,
+            sentences=sentences,
+            index=index,
+            capitals={},
+            alternatives=[],
+            scores=[],
+            warnings=[],
+            substitutes={},
+        )
+        for sentence in sentences:
+            sentence.text = part
+        return part
+
     def _attributes_in(self, part: "TranslatedText") -> dict[str, "TranslatedText"]:
-        """Returns the attributes of the tags in a part of the text."""
+        """Returns the attributes of the tags in a part of the text, as texts of this part alone.
+
+        Several parts may have the same attribute, and parts are translated at the same time.
+        """
         if not self.attributes:
             return {}
         texts = [*part.separators]
         for sentence in part.sentences:
             texts += (sentence.source, *(tag.marker for tag in sentence.tags))
         markers = MARKER.findall("".join(texts))
-        return {
-            value: self.attributes[value] for value in values_in(map(self.protected.span, markers))
-        }
+        found = {}
+        for value in values_in(map(self.protected.span, markers)):
+            attribute = self.attributes[value]
+            sentences = [replace(each, decoded={}) for each in attribute.sentences]
+            found[value] = attribute._part(sentences, attribute.separators, attribute.index)
+        return found
 
     def source_length(self) -> int:
         """Returns the number of code points of the text, with its separators."""
