@@ -148,6 +148,28 @@ def until_reading(server: Server) -> int:
     return int(children()[0])
 
 
+def test_document_that_needs_too_much_memory_is_refused_alone(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(files=True, max_files=1)
+    monkeypatch.setattr(server.documents.reader, "max_bytes", 2**25)
+    large = server.post("/translate_file", **form("a.html", SLOW))
+    assert_error(large, RequestTooLargeError, "bytes of memory", "REGARD_MAX_FILE_BYTES")
+    assert fetch(server, send(server, "a.txt", "Hi.")).text == "Hi."
+    assert (server.documents.num_open, server.documents.open_bytes) == (0, 0)
+
+
+def test_reading_ends_with_the_time_of_the_request(serve: Serve) -> None:
+    server = serve(files=True)
+    limit = {"X-Request-Timeout-Ms": "1000"}
+    late = server.post("/translate_file", headers=limit, **form("a.html", SLOW))
+    assert_error(late, DeadlineExceededError, "not translated in 1 s", "raise X-Request-Timeout-Ms")
+    reader = server.documents.reader.process
+    assert reader is not None
+    assert reader.child.returncode is not None
+    assert fetch(server, send(server, "a.txt", "Hi.")).text == "Hi."
+
+
 @pytest.mark.parametrize("path", ["/translate_file", "/v2/document"])
 def test_reading_ends_when_the_client_has_gone(serve: Serve, path: str) -> None:
     server = serve(files=True)
