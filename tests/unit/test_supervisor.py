@@ -145,6 +145,20 @@ async def test_worker_that_is_being_started_at_the_end_is_ended_too(
     assert all(task.done() for task in supervisor.keeper.tasks)
 
 
+@pytest.mark.parametrize("count", [2])
+async def test_worker_that_waits_to_be_started_again_is_not_started_at_the_end(
+    supervisor: Supervisor, starts: Starts
+) -> None:
+    supervisor.start()
+    await until(lambda: len(supervisor.links) == 2)
+    starts.processes[0].end()
+    await until(lambda: len(supervisor.links) == 1)
+    await settle()
+    await supervisor.stop()
+    assert len(starts.processes) == 2
+    assert all(task.done() for task in supervisor.keeper.tasks)
+
+
 async def test_supervisor_that_was_never_started_can_stop(supervisor: Supervisor) -> None:
     await supervisor.stop()
     assert not supervisor.is_ready
