@@ -77,7 +77,7 @@ class Rope:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
-    """The heads of an attention sublayer, and what a score depends on beside query and key.
+    """The heads of an attention sublayer, and the terms of a score beside query and key.
 
     If there are fewer heads of keys and values than of queries, several queries share each of them
     (Ainslie et al. 2023, "GQA").

@@ -270,9 +270,9 @@ def translates_many(folder: Path) -> Translates:
 
 
 def _translates_t5(folder: Path) -> Translates:
-    """Returns the pair in the folder's name, if there is one, and what names the target language.
+    """Returns the pair in the folder's name, if there is one, and the prefixes of the targets.
 
-    In MADLAD-400, it is a token such as `<2pt>`. In T5, it is a text such as "translate English to
+    In MADLAD-400, a prefix is a token such as `<2pt>`. In T5, it is a text: "translate English to
     German: ", which the config gives for some pairs. A fine-tuned model may have neither.
     """
     pair = pair_in(folder.name)

@@ -109,7 +109,7 @@ async def mcp(request: Request) -> Response:
 
 
 def check_message(message: dict[str, Any]) -> None:
-    """Refuses what the package would refuse with a list of pydantic's faults."""
+    """Refuses a message that the package would refuse with a list of pydantic's faults."""
     params = message.get("params")
     is_call = isinstance(message.get("method"), str) and isinstance(params, dict | None)
     if message.get("jsonrpc") != "2.0" or not (is_call or message.keys() & {"result", "error"}):

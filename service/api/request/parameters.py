@@ -136,7 +136,7 @@ def described(body: type[BaseModel], response: Any, *media_types: str) -> dict[s
 
 
 def described_query(model: type[BaseModel], response: Any) -> dict[str, Any]:
-    """Returns what `described` does, for a route whose parameters are in the query."""
+    """Returns the same arguments as `described`, for a route with parameters in the query."""
     return {"response_model": response, "openapi_extra": {"parameters": query_parameters(model)}}
 
 

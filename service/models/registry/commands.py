@@ -201,7 +201,7 @@ def info(
         bool, typer.Option("--toml", help="print a manifest with checksums")
     ] = False,
 ) -> None:
-    """Describe models on disk: what they do, and each file with its size and sha256 checksum."""
+    """Describe models on disk: their tasks, and each file with its size and sha256 checksum."""
     with _chosen(models, folder) as (entries, cache, _):
         for entry in entries:
             _describe(entry, cache, as_toml)
