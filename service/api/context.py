@@ -1,6 +1,7 @@
 """The objects that routes work with, and the context of a request."""
 
 import asyncio
+import gc
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -100,6 +101,9 @@ class Services:
             with suppress(TimeoutError):  # a slow client keeps a request open
                 seconds = self.settings.request_timeout_seconds
                 await asyncio.wait_for(self.requests.drained(removed), seconds)
+            # The texts of failed requests and their sentences refer to each other, so only the
+            # collector frees the vocabularies of their models.
+            gc.collect()
 
 
 @dataclass(slots=True, eq=False)

@@ -277,6 +277,25 @@ def test_vocabularies_of_an_unloaded_model_are_freed(serve: Serve, folder: Path)
         gc.enable()
 
 
+def test_failed_request_keeps_no_vocabularies(serve: Serve, folder: Path, script: Script) -> None:
+    server = serve(models=(str(folder),), max_loaded_models=1)
+    assert ask(server, "si").status_code == 200
+    (model,) = server.services.catalog.models.values()
+    old = weakref.ref(model.vocabularies.source)
+    del model
+    gc.disable()
+    try:
+        script.may_finish.clear()
+        body = {"q": "The dog sleeps here.", "source": "si", "target": "en"}
+        late = server.post("/translate", json=body, headers={"X-Request-Timeout-Ms": "100"})
+        assert late.status_code == 504
+        script.may_finish.set()
+        assert ask(server, "mt").status_code == 200
+        until(lambda: old() is None)
+    finally:
+        gc.enable()
+
+
 @pytest.mark.slow
 def test_random_traffic_over_twenty_pairs(serve: Serve, folder: Path) -> None:
     """Every request is answered, and no more models than allowed are ever loaded."""
