@@ -130,9 +130,9 @@ def test_languages_are_detected(server: Server) -> None:
     english, german, none = server.post("/detect", params=V3, json=body).json()
     assert (english["language"], english["isTranslationSupported"]) == ("en", True)
     assert 0.5 < english["score"] <= 1
-    assert [each["language"] for each in english["alternatives"]] == ["pt"]
+    assert english["alternatives"] == []  # the share of Portuguese is 0.0 %
     assert (german["language"], german["isTranslationSupported"]) == ("de", False)
-    assert [each["language"] for each in german["alternatives"]] == ["en", "pt"]
+    assert {each["language"] for each in german["alternatives"]} == {"en", "pt"}
     assert (none["score"], none["alternatives"]) == (0, [])
 
 

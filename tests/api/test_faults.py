@@ -7,7 +7,7 @@ import pytest
 from service.errors import InternalError
 from service.tasks.translation.translator import Translator
 from tests.api.conftest import Serve
-from tests.api.servers import Server, assert_error
+from tests.api.servers import assert_error, translation
 from tests.workers import LIMIT_SECONDS, Script
 
 SECRET = "Rumpelstiltskin"
@@ -21,15 +21,20 @@ def server_log(caplog: pytest.LogCaptureFixture) -> str:
 
 
 def test_fault_of_a_route_is_answered_and_logged_without_what_was_sent(
-    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A page of another origin may read the error too."""
+    server = serve(allowed_origins=("*",))
+
     async def fail(_self: object, *_: object) -> None:
         raise RuntimeError(f"cannot translate {SECRET}")
 
     monkeypatch.setattr(Translator, "translate", fail)
     with caplog.at_level(logging.DEBUG):
-        response = server.translate(SECRET)
+        headers = {"origin": "http://a.b"}
+        response = server.post("/translate", json=translation(SECRET), headers=headers)
     assert_error(response, InternalError, "log has this request's id")
+    assert response.headers["access-control-allow-origin"] == "*"
     assert response.json()["request_id"] in server_log(caplog)
     assert "RuntimeError" in server_log(caplog)
     assert SECRET not in server_log(caplog) + response.text

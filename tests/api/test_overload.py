@@ -87,3 +87,18 @@ def test_request_that_has_more_tokens_than_it_looks_is_refused_when_it_is_read(
     assert {reply.result(LIMIT_SECONDS).status_code for reply in waiting} <= {200}
     assert not [sequence for sequence in script.admitted if len(sequence.source) == real]
     assert_idle(server)
+
+
+def test_small_request_passes_a_large_one(serve: Serve, script: Script) -> None:
+    server = serve(max_rows=1, max_beam_size=1)
+    script.may_finish.clear()
+    job = server.begin_translate([f"Sentence number {number}." for number in range(30)])
+    server.until_admitted(1)
+    single = server.begin_translate("Hello.")
+    server.until_admitted(2)
+    script.may_finish.set()
+    single.result(LIMIT_SECONDS)
+    job.result(LIMIT_SECONDS)
+    hello = server.token("Hello")
+    places = [number for number, s in enumerate(script.admitted) if s.source[0] == hello]
+    assert places == [1]
