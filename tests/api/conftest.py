@@ -159,7 +159,7 @@ def serve_apart(script: Script) -> Iterator[ServeApart]:
 
 @pytest.fixture(params=["serve", "serve_apart"])
 def serve_any(request: pytest.FixtureRequest) -> ServeAny:
-    """Starts servers of both kinds, for tests whose results must be equal."""
+    """Starts servers without HTTP workers, and in a second run of the test servers with them."""
     start: ServeAny = request.getfixturevalue(request.param)
     return start
 
@@ -223,7 +223,7 @@ def live(shared_live: LiveServer, script: Script) -> LiveServer:
 
 @pytest.fixture(params=["serve_live", "serve_apart"])
 def serve_tcp(request: pytest.FixtureRequest) -> ServeTcp:
-    """Starts servers of both kinds that have connections."""
+    """Starts servers behind uvicorn, and in a second run of the test servers with HTTP workers."""
     start: ServeTcp = request.getfixturevalue(request.param)
     return start
 

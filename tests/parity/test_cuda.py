@@ -140,7 +140,7 @@ def test_nothing_in_the_loop_waits_for_the_device(family: Family, has_graphs: bo
     """But for a step's event, once the next one is under way."""
     engine = cuda_engine(family, torch.float32, has_graphs)
     sources = tiny_sources(80)
-    greedy_ids(engine, sources)  # what is done once is done
+    greedy_ids(engine, sources)  # compiles kernels and fills caches
     expected = greedy_ids(engine, sources)
     with no_waiting():
         assert greedy_ids(engine, sources) == expected
@@ -160,7 +160,7 @@ def test_decode_steps_record_attention_without_waiting(family: Family, dtype: to
     engine = cuda_engine(family, dtype)
     options = [DecodingOptions(return_attention=True), DecodingOptions()]
     sequences = [Sequence(i, s, options[i % 2]) for i, s in enumerate(tiny_sources(60))]
-    translate(engine, sequences)  # what is done once is done
+    translate(engine, sequences)  # compiles kernels and fills caches
     with no_waiting():
         found = translate(engine, sequences)
     tolerance = 1e-4 if dtype is torch.float32 else 0.1
@@ -181,7 +181,7 @@ def test_searches_are_those_of_the_cpu_and_wait_only_for_their_events(family: Fa
     engine = cuda_engine(family, torch.float32)
     plain = Engine(TorchRunner(family.model(max_length_factor=1.2), engine.limits), engine.limits)
     sequences = [Sequence(i, [7, *s], SEARCHES[i % 4]) for i, s in enumerate(tiny_sources(40))]
-    translate(engine, sequences)  # what is done once is done
+    translate(engine, sequences)  # compiles kernels and fills caches
     with no_waiting():
         found = translate(engine, sequences)
     for number, hypotheses in translate(plain, sequences).items():
@@ -234,7 +234,7 @@ def test_a_pass_shows_the_attention_of_the_cpu_without_waiting(
     expected = maps(model.to(dtype), pairs)
     query = resolve_query(model.config, list(expected[0]))
     jobs = [AttentionJob(source, target, (query,)) for source, target in pairs]
-    results(model.to(CUDA), jobs)  # what is done once is done
+    results(model.to(CUDA), jobs)  # compiles kernels and fills caches
     whole = TeacherForcedPass(model, jobs)
     with no_waiting():
         while whole.advance():

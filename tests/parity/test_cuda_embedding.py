@@ -47,7 +47,7 @@ def test_no_batch_waits_for_the_device(family: str) -> None:
     """But for the copy of the vectors to the host, after the launches of all batches."""
     model = on_device(new_model(**TEXT_FAMILIES[family]), CUDA, Precision.BFLOAT16)
     texts = [*jobs(*LENGTHS), *jobs(12, 5, is_per_token=True), *jobs(7, 3, is_raw=True)]
-    expected = embed(model, texts, slice_tokens=64)  # what is done once is done
+    expected = embed(model, texts, slice_tokens=64)  # compiles kernels and fills caches
     with no_waiting():
         found = embed(model, texts, slice_tokens=64)
     for ours, theirs in zip(found, expected, strict=True):

@@ -4,7 +4,6 @@ import mmap
 import os
 import shutil
 import socket
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -148,7 +147,6 @@ def test_mapped_file_reads_as_its_bytes(tmp_path: Path) -> None:
     assert map_file(path) == b""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc/self/smaps")
 @pytest.mark.parametrize(("last", "pages"), [(-1, 2), (8, BYTES // mmap.PAGESIZE)])
 def test_whole_pages_of_a_tensor_are_forgotten_and_come_back(
     tmp_path: Path, last: int, pages: int

@@ -289,8 +289,8 @@ def test_dtype_of_a_folder_holds_for_all_of_its_models(cache: ModelCache, tmp_pa
 
 
 def test_unknown_home_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RegistryError, match="~nobody-of-that-name.*REGARD_MODEL_CACHE"):
-        ModelCache.at("~nobody-of-that-name/x")
+    with pytest.raises(RegistryError, match="~no-such-user.*REGARD_MODEL_CACHE"):
+        ModelCache.at("~no-such-user/x")
     monkeypatch.setenv("HOME", "/home/me")
     assert ModelCache.at("~/.cache/regard").root == Path("/home/me/.cache/regard")
 

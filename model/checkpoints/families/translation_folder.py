@@ -258,7 +258,10 @@ def pieces_of(folder: Path) -> Path:
 
 
 def find_multilingual_parts(folder: Path) -> list[Path]:
-    """Returns the files of weights, of both sides' pieces, and of ids. The last may be absent."""
+    """Returns the files of weights, source pieces, target pieces and ids.
+
+    Some models have no file of ids.
+    """
     pieces = pieces_of(folder)
     return [find_weights(folder, [pieces.name]), pieces, pieces, folder / VOCAB]
 
