@@ -92,7 +92,7 @@ def resolve(uv: str) -> dict[str, list[Package]]:
         RUNTIME: [each for each in image if not OF_TORCH.match(each.name)],
         TORCH: [each for each in image if OF_TORCH.match(each.name)],
         BENCH: [each for each in bench if each.name not in in_image],
-        DEVELOPMENT: [each for each in everything if each.name not in installed],
+        DEVELOPMENT: [each for each in everything if each.name not in installed - {"triton"}],
         BUILD: compile_packages(uv, ["--group", "build"]),
         RELEASE: compile_packages(uv, ["--group", "release"]),
     }
