@@ -1,7 +1,7 @@
-"""Decides from the headers alone which requests are refused during an overload.
+"""Replies to the requests that `LoopLoad` refuses during an overload, from their headers alone.
 
-The application does not get the refused requests. A refusal by the application takes three times
-as long, because the application makes a task, a context and a response for each request.
+The application does not get these requests. A refusal by the application takes three times as
+long, because the application makes a task, a context and a response for each request.
 """
 
 import asyncio
