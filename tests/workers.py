@@ -272,6 +272,13 @@ def hypotheses(sequence: SourceSequence) -> list[Hypothesis]:
     return [Hypothesis(tokens, [-0.5] * len(tokens), -0.5) for tokens in versions]
 
 
+class OneThread(Worker):
+    """A worker whose models compute with one thread. More wait for each other in busy loops."""
+
+    def _start(self, config: WorkerConfig) -> None:
+        super()._start(replace(config, threads=1))
+
+
 class ThreadWorker:
     """A worker in a thread, on its own descriptor of the socket."""
 
@@ -279,7 +286,7 @@ class ThreadWorker:
 
     def __init__(self, connection: socket.socket, loaders: Loaders) -> None:
         self.connection = connection.dup()
-        self.worker = Worker(Channel(self.connection), loaders)
+        self.worker = OneThread(Channel(self.connection), loaders)
         self.thread = threading.Thread(target=self._work)
         self.thread.start()
 

@@ -41,6 +41,7 @@ ServeAny = Callable[..., AnyServer]
 @pytest.fixture(scope="session", autouse=True)
 def clean_environment() -> Iterator[None]:
     """Removes settings, loads built-in vocabularies once, and does all work without pauses."""
+    torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("service.models.served.load_vocabularies", load_once)
         patch.setattr(prometheus, "BURST_SECONDS", 1e9)
@@ -65,10 +66,7 @@ def script(shared_script: Script) -> Script:
 
 @pytest.fixture(scope="session")
 def embedding_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An embedding model with a vocabulary of a few words, of 12 tokens and 32 numbers.
-
-    With 16, products by two threads do not have the same bits in all batches.
-    """
+    """An embedding model with a vocabulary of a few words, of 12 tokens and 32 numbers."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
     return str(write_model(folder, hidden_size=32, intermediate_size=64))
 
@@ -234,7 +232,6 @@ def load_real() -> LoadTranslationModel:
     engines: dict[str, Engine] = {}
 
     def load(files: ModelFiles, config: WorkerConfig) -> LoadedModel:
-        torch.set_num_threads(1)  # more would compete with the other threads of the test
         if files.name not in engines:
             loaded = load_translation_model(files, config)
             engines[files.name] = loaded.executables[TRANSLATE]
