@@ -158,6 +158,17 @@ class Server(AnyServer):
         client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
         return await self.opened.enter_async_context(client)
 
+    def sample(self, name: str, **labels: str) -> float:
+        """Reads the registry, which takes a tenth of the time of a rendering for /metrics."""
+
+        async def read() -> float | None:
+            return self.core.metrics.registry.get_sample_value(name, labels)
+
+        found = self.run(read())
+        if found is None:
+            raise KeyError(f"{name} {labels}")
+        return found
+
 
 class ApartServer(AnyServer):
     """A main process in this one, with HTTP workers that are processes, reached over sockets.

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import InvalidRequestError, RequestTooLargeError
@@ -162,7 +162,6 @@ FIELDS = ("q", "source", "target", "alternatives", "beam_size", "split_sentences
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), ANY_JSON))
-@settings(max_examples=150)
 def test_no_json_makes_the_server_fail(shared_server: Server, changes: dict[str, Any]) -> None:
     body = json.dumps(translation("Hello.") | changes)
     response = shared_server.post("/translate", content=body, headers=JSON)
@@ -172,7 +171,6 @@ def test_no_json_makes_the_server_fail(shared_server: Server, changes: dict[str,
 @given(
     st.binary(max_size=300), st.sampled_from(["json", "form", "multipart"]), st.binary(max_size=40)
 )
-@settings(max_examples=150)
 def test_no_bytes_make_the_server_fail(
     shared_server: Server, body: bytes, kind: str, query: bytes
 ) -> None:

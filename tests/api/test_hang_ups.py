@@ -23,7 +23,7 @@ from tests.api.servers import SocketServer, assert_idle, translation
 from tests.api.test_disconnect import head
 from tests.workers import Script, Threads, until
 
-HANG_UPS = int(os.environ.get("HANG_UPS", "48"))
+HANG_UPS = int(os.environ.get("HANG_UPS", "24"))
 AT_ONCE = 32
 MOMENTS = ("head", "body", "sent", "reply")
 MAX_GROWTH_BYTES = 64 * 2**20

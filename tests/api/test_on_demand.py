@@ -21,7 +21,7 @@ from tests.tiny_text import write_model
 from tests.workers import LIMIT_SECONDS, Script, until
 
 # None of these is detected, because the data of a detected language takes 0.4 s to load.
-LANGUAGES = ("si", "mt", "gd", "fo", "br", "lb", "oc", "am", "km", "lo")
+LANGUAGES = ("si", "mt", "gd", "lb", "km")
 PAIRS = [(code, "en") for code in LANGUAGES] + [("en", code) for code in LANGUAGES]
 
 
@@ -297,7 +297,7 @@ def test_failed_request_keeps_no_vocabularies(serve: Serve, folder: Path, script
 
 
 @pytest.mark.slow
-def test_random_traffic_over_twenty_pairs(serve: Serve, folder: Path) -> None:
+def test_random_traffic_over_many_pairs(serve: Serve, folder: Path) -> None:
     """Every request is answered, and no more models than allowed are ever loaded."""
     server = serve(models=(str(folder),), max_loaded_models=4)
     largest = 0

@@ -159,6 +159,7 @@ def run_npx(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
     )
 
 
+@pytest.mark.slow
 def test_linter_finds_no_fault(openapi: dict[str, Any], tmp_path: Path) -> None:
     if shutil.which("npx") is None:
         pytest.skip("npm is not installed: openapi.json is not linted")

@@ -183,10 +183,9 @@ def test_reading_ends_when_the_client_has_gone(serve: Serve, path: str) -> None:
 
 
 def test_document_stays_open_while_a_thread_copies_it(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    files: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread copied what another request had opened meanwhile, with the same descriptor."""
-    server = serve(files=True)
     copying, may_copy = threading.Event(), threading.Event()
     copied: list[bytes | None] = []
 
@@ -196,10 +195,10 @@ def test_document_stays_open_while_a_thread_copies_it(
         copied.append(bytes_of(content))
 
     monkeypatch.setattr(DocumentStore, "finish", finish)
-    sent = server.begin("POST", "/translate_file", **form("a.txt", "Hi."))
+    sent = files.begin("POST", "/translate_file", **form("a.txt", "Hi."))
     assert copying.wait(LIMIT_SECONDS)
     sent.cancel()
-    until(lambda: server.documents.num_open == 0)
+    until(lambda: files.documents.num_open == 0)
     gc.collect()
     may_copy.set()
     until(lambda: copied)
@@ -216,10 +215,8 @@ def test_document_stays_open_while_a_thread_copies_it(
     ],
 )
 def test_document_that_cannot_be_written_frees_its_place(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, fault: Exception, kind: type[ServiceError]
+    files: Server, monkeypatch: pytest.MonkeyPatch, fault: Exception, kind: type[ServiceError]
 ) -> None:
-    server = serve(files=True, max_files=1)
-
     def fail(*_arguments: object) -> None:
         raise fault
 
@@ -228,11 +225,11 @@ def test_document_that_cannot_be_written_frees_its_place(
 
     with monkeypatch.context() as patch:
         if isinstance(fault, DocumentError):
-            patch.setattr(server.documents.reader, "write", write)
+            patch.setattr(files.documents.reader, "write", write)
         else:
             patch.setattr(DocumentStore, "finish", fail)
-        assert_error(send(server, "a.txt", "Hi."), kind)
-    assert send(server, "a.txt", "Hi.").status_code == 200
+        assert_error(send(files, "a.txt", "Hi."), kind)
+    assert files.documents.num_open == 0
 
 
 def test_large_documents_are_not_translated_together(serve: Serve, script: Script) -> None:
@@ -255,10 +252,9 @@ FORM = (
 )  # fmt: skip
 
 
-def test_only_the_reader_holds_a_whole_document(serve: Serve) -> None:
+def test_only_the_reader_holds_a_whole_document(files: Server) -> None:
     """Copying 27 MB stopped all requests for 15 to 100 ms."""
-    server = serve(files=True)
-    send(server, "a.txt", "Hi.")  # the first document also loads modules
+    send(files, "a.txt", "Hi.")  # the first document also loads modules
     part, number = b"1234567890 " * 12_000, 64
     pieces: list[int] = []
 
@@ -276,16 +272,16 @@ def test_only_the_reader_holds_a_whole_document(serve: Serve) -> None:
         pieces.append(len(message.get("body", b"")))
 
     async def download(scope: Scope) -> None:
-        await server.app(scope, receive, keep_size)
+        await files.app(scope, receive, keep_size)
 
     headers = {"Content-Type": "multipart/form-data; boundary=X"}
     tracemalloc.start()
     try:
-        sent = server.post("/translate_file", content=body(), headers=headers)
+        sent = files.post("/translate_file", content=body(), headers=headers)
         assert sent.status_code == 200, sent.text
         path = httpx.URL(sent.json()["translatedFileUrl"]).path
         scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
-        server.run(download(scope))
+        files.run(download(scope))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
