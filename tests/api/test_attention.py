@@ -52,13 +52,13 @@ def tokenizer(server: AnyServer, side: str = "source") -> Tokenizer:
     return found
 
 
-def test_a_text_alone_is_all_that_is_needed(real_server: Server) -> None:
-    body = ask(real_server)
+def test_a_text_alone_is_all_that_is_needed(float_server: Server) -> None:
+    body = ask(float_server)
     assert body["model"] == "en-pt"
     (found,) = body["items"]
     source, target = found["source"], found["target"]
-    assert source["ids"] == [*tokenizer(real_server).encode(CAT), 0]
-    assert target["text"] == real_server.translate(CAT).json()["translatedText"]
+    assert source["ids"] == [*tokenizer(float_server).encode(CAT), 0]
+    assert target["text"] == float_server.translate(CAT).json()["translatedText"]
     assert target["input_tokens"] == ["", *target["tokens"][:-1]]
     for side in (source, target):
         assert side["tokens"][-1] == "</s>"
@@ -85,14 +85,14 @@ def test_a_text_alone_is_all_that_is_needed(real_server: Server) -> None:
     }
 
 
-def test_heads_and_layers_are_those_asked_for(real_server: Server) -> None:
-    whole = item(real_server, kinds=["encoder", "cross"], layers="all", heads="all", reduce="none")
+def test_heads_and_layers_are_those_asked_for(float_server: Server) -> None:
+    whole = item(float_server, kinds=["encoder", "cross"], layers="all", heads="all", reduce="none")
     encoder, cross = data(whole, "encoder"), data(whole)
     assert encoder.shape[:2] == (6, 8)
     assert cross.shape[:2] == (2, 8)
     assert [a["kind"] for a in whole["attentions"]] == ["encoder", "cross"]
     some = item(
-        real_server, kinds=["cross", "encoder"], layers=[-1, 0], heads=[-2, 3], reduce="none"
+        float_server, kinds=["cross", "encoder"], layers=[-1, 0], heads=[-2, 3], reduce="none"
     )
     assert [a["layers"] for a in some["attentions"]] == [[1, 0], [5, 0]]
     assert [a["heads"] for a in some["attentions"]] == [[6, 3], [6, 3]]
@@ -101,9 +101,9 @@ def test_heads_and_layers_are_those_asked_for(real_server: Server) -> None:
 
 
 @pytest.mark.parametrize("norm", ["alti", "value_zeroing"])
-def test_contributions_share_out_the_output_of_a_layer(real_server: Server, norm: str) -> None:
+def test_contributions_share_out_the_output_of_a_layer(float_server: Server, norm: str) -> None:
     """Rows of self-attention sum to 1; those of ALTI's cross-attention leave the stream a share."""
-    found = item(real_server, kinds=["encoder", "cross"], layers="all", norm=norm)
+    found = item(float_server, kinds=["encoder", "cross"], layers="all", norm=norm)
     encoder, cross = data(found, "encoder"), data(found, "cross")
     np.testing.assert_allclose(encoder.sum(-1), 1.0, atol=1e-5)
     totals = cross.sum(-1)
@@ -112,68 +112,68 @@ def test_contributions_share_out_the_output_of_a_layer(real_server: Server, norm
     assert [each["heads"] for each in found["attentions"]] == ["all", "all"]
 
 
-def test_value_zeroing_is_limited(real_server: Server) -> None:
+def test_value_zeroing_is_limited(float_server: Server) -> None:
     texts = ["The cat sat on the mat and saw the dog and the bird and the cow. " * 4] * 20
     body = asking(texts, kinds=["encoder"], layers="all", norm="value_zeroing")
-    refused = real_server.post("/attention", json=body)
+    refused = float_server.post("/attention", json=body)
     assert_error(refused, RequestTooLargeError, "value_zeroing computes a layer again for each of")
 
 
-def test_given_translation_is_looked_at(real_server: Server) -> None:
+def test_given_translation_is_looked_at(float_server: Server) -> None:
     for given in ("O gato estava sentado.", "  The cat\tsat. ", "Кошка 🎉"):
-        target = item(real_server, target_text=given)["target"]
+        target = item(float_server, target_text=given)["target"]
         assert target["text"] == given
-        assert target["ids"] == [*tokenizer(real_server, "target").encode(given), 0]
+        assert target["ids"] == [*tokenizer(float_server, "target").encode(given), 0]
 
 
-def test_own_translation_may_be_given_back(real_server: Server) -> None:
-    own = item(real_server, kinds=["encoder", "cross"], reduce="none")
+def test_own_translation_may_be_given_back(float_server: Server) -> None:
+    own = item(float_server, kinds=["encoder", "cross"], reduce="none")
     given = item(
-        real_server, kinds=["encoder", "cross"], reduce="none", target_text=own["target"]["text"]
+        float_server, kinds=["encoder", "cross"], reduce="none", target_text=own["target"]["text"]
     )
     assert given["target"] == own["target"]
     np.testing.assert_allclose(data(given), data(own), atol=1e-6)
 
 
-def test_list_may_give_some_translations(real_server: Server) -> None:
+def test_list_may_give_some_translations(float_server: Server) -> None:
     texts = [CAT, "It is cold.", "Good morning."]
-    body = ask(real_server, texts, target_text=[None, "Faz frio.", None])
+    body = ask(float_server, texts, target_text=[None, "Faz frio.", None])
     targets = [each["target"]["text"] for each in body["items"]]
-    own = real_server.translate([CAT, "Good morning."]).json()["translatedText"]
+    own = float_server.translate([CAT, "Good morning."]).json()["translatedText"]
     assert targets == [own[0], "Faz frio.", own[1]]
     assert [each["source"]["text"] for each in body["items"]] == texts
 
 
-def test_split_gives_an_item_for_each_sentence(real_server: Server) -> None:
-    body = ask(real_server, ["It is cold. Very cold!\n\nYes.", " ", CAT], split=True)
+def test_split_gives_an_item_for_each_sentence(float_server: Server) -> None:
+    body = ask(float_server, ["It is cold. Very cold!\n\nYes.", " ", CAT], split=True)
     texts = [each["source"]["text"] for each in body["items"]]
     assert texts == ["It is cold.", "Very cold!", "Yes.", CAT]
 
 
-def test_text_too_long_for_one_sequence_is_cut_with_split(real_server: Server) -> None:
-    items = ask(real_server, "cat " * 300, split=True)["items"]
+def test_text_too_long_for_one_sequence_is_cut_with_split(float_server: Server) -> None:
+    items = ask(float_server, "cat " * 300, split=True)["items"]
     assert len(items) > 2
     assert all(len(each["source"]["tokens"]) <= 128 for each in items)
 
 
-def test_language_and_model_may_be_left_out(real_server: Server) -> None:
-    expected = ask(real_server, "O gato dorme no sofá.", source="pt", target="en")
+def test_language_and_model_may_be_left_out(float_server: Server) -> None:
+    expected = ask(float_server, "O gato dorme no sofá.", source="pt", target="en")
     for fields in (
         {"source": "auto", "target": "en"},
         {"source": None, "target": None, "model": "pt-en"},
         {"source": "auto", "target": "EN_us", "model": "pt-en"},
     ):
-        assert ask(real_server, "O gato dorme no sofá.", **fields) == expected
+        assert ask(float_server, "O gato dorme no sofá.", **fields) == expected
 
 
-def test_model_says_which_head_aligns_unless_told(real_server: Server) -> None:
-    default = item(real_server)["alignment"]
+def test_model_says_which_head_aligns_unless_told(float_server: Server) -> None:
+    default = item(float_server)["alignment"]
     trained: dict[str, Any] = {"alignment_layer": -1, "alignment_head": 0, "alignment_shift": 0}
-    assert item(real_server, **trained)["alignment"] == default
-    moved = item(real_server, alignment_shift=1)["alignment"]
+    assert item(float_server, **trained)["alignment"] == default
+    moved = item(float_server, alignment_shift=1)["alignment"]
     assert moved["pharaoh"] != default["pharaoh"]
-    rows = data(item(real_server, layers=[0]))[0, 0]
-    mean = item(real_server, alignment_layer=0, alignment_head="mean", alignment_shift=0)
+    rows = data(item(float_server, layers=[0]))[0, 0]
+    mean = item(float_server, alignment_layer=0, alignment_head="mean", alignment_shift=0)
     words = mean["alignment"]["source_words"]
     row = np.array([rows[0, first:end].sum() for first, end in words])
     best, _, weight = mean["alignment"]["pairs"][0]
@@ -183,10 +183,10 @@ def test_model_says_which_head_aligns_unless_told(real_server: Server) -> None:
 @pytest.mark.parametrize("fields", [{}, {"top_k": 2}, {"level": "word", "reduce": "none"}])
 @pytest.mark.parametrize("by", ["format", "accept"])
 def test_arrays_are_the_same_in_binary(
-    real_server: Server, fields: dict[str, Any], by: str
+    float_server: Server, fields: dict[str, Any], by: str
 ) -> None:
     texts = [CAT, "It is cold."]
-    body = ask(real_server, texts, kinds=["encoder", "cross"], **fields)
+    body = ask(float_server, texts, kinds=["encoder", "cross"], **fields)
     expected: dict[str, NDArray[Any]] = {}
     for number, found in enumerate(body["items"]):
         for attention in found["attentions"]:
@@ -198,7 +198,7 @@ def test_arrays_are_the_same_in_binary(
         request = asking(texts, kinds=["encoder", "cross"], **fields)
         headers = {"accept": f"application/x-{name}, */*;q=0.5"} if by == "accept" else {}
         request |= {"format": name} if by == "format" else {}
-        response = real_server.post("/attention", json=request, headers=headers)
+        response = float_server.post("/attention", json=request, headers=headers)
         assert response.headers["content-type"] == f"application/x-{name}"
         arrays, metadata = read_npz(response) if name == "npz" else read_safetensors(response)
         assert metadata == body
@@ -220,23 +220,23 @@ def read_safetensors(response: httpx.Response) -> tuple[dict[str, NDArray[Any]],
     return safetensors.numpy.load(response.content), json.loads(header["__metadata__"]["regard"])
 
 
-def test_bertviz_gets_its_arguments(real_server: Server) -> None:
-    body = ask(real_server, format="bertviz")
+def test_bertviz_gets_its_arguments(float_server: Server) -> None:
+    body = ask(float_server, format="bertviz")
     (found,) = body["items"]
-    whole = item(real_server, layers="all", reduce="none")
+    whole = item(float_server, layers="all", reduce="none")
     np.testing.assert_array_equal(np.array(found["cross_attention"])[:, 0], data(whole))
     assert found["encoder_attention"] is found["decoder_attention"] is None
     assert found["encoder_tokens"] == whole["source"]["tokens"]
     assert found["decoder_tokens"] == whole["target"]["tokens"]
 
 
-def test_large_reply_comes_whole_in_chunks(real_server: Server) -> None:
+def test_large_reply_comes_whole_in_chunks(float_server: Server) -> None:
     fields = {"kinds": ["encoder", "cross"], "layers": "all", "reduce": "none"}
-    response = real_server.post("/attention", json=asking([LONG] * 2, **fields))
+    response = float_server.post("/attention", json=asking([LONG] * 2, **fields))
     assert "content-length" not in response.headers
     assert len(response.content) > 500_000
     body = response.json()
-    binary = real_server.post("/attention", json=asking([LONG] * 2, **fields, format="npz"))
+    binary = float_server.post("/attention", json=asking([LONG] * 2, **fields, format="npz"))
     arrays, _ = read_npz(binary)
     assert sum(values.size for values in arrays.values()) == body["usage"]["attention_values"]
     for number, found in enumerate(body["items"]):
@@ -245,8 +245,8 @@ def test_large_reply_comes_whole_in_chunks(real_server: Server) -> None:
             np.testing.assert_array_equal(values, arrays[f"item{number}.{kind}"])
 
 
-def test_requests_are_counted_as_attention(serve_real: ServeApart, real_server: Server) -> None:
-    server = serve_real()
+def test_requests_are_counted_as_attention(serve_real: ServeApart, float_server: Server) -> None:
+    server = serve_real(dtype="float32")
     ask(server, [CAT, "It is cold."])
     server.post("/attention", json=asking(""))
     server.post("/attention", json=asking([CAT, CAT], target="en"))
@@ -268,10 +268,10 @@ def test_requests_are_counted_as_attention(serve_real: ServeApart, real_server: 
         {"text": [CAT, "No."], "target_text": [None, "Não."], "top_k": 2},
     ]
     for fields in asked:
-        assert ask(server, **fields) == ask(real_server, **fields)
+        assert ask(server, **fields) == ask(float_server, **fields)
     steps = asking(query=1, include=["vectors"])
-    there, here = (s.post("/attention/steps", json=steps) for s in (server, real_server))
+    there, here = (s.post("/attention/steps", json=steps) for s in (server, float_server))
     assert there.json() == here.json()
     aligned = {"q": CAT, "source": "en", "target": "pt", "return_alignment": True}
-    there, here = (s.post("/translate", json=aligned) for s in (server, real_server))
+    there, here = (s.post("/translate", json=aligned) for s in (server, float_server))
     assert there.json() == here.json()

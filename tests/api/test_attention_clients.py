@@ -67,9 +67,11 @@ def server(
     request: pytest.FixtureRequest, load_real: LoadTranslationModel, gate: Gate
 ) -> Iterator[SocketServer]:
     if request.param == "apart":
-        yield request.getfixturevalue("serve_real")()
+        yield request.getfixturevalue("serve_real")(dtype="float32")
         return
-    with LiveServer(create_app(make_settings(**REAL), Threads(load_real))) as live:
+    with LiveServer(
+        create_app(make_settings(**REAL | {"dtype": "float32"}), Threads(load_real))
+    ) as live:
         yield live
 
 
@@ -114,12 +116,12 @@ def test_translations_are_answered_while_attention_waits(server: SocketServer, g
         assert connection.recv(12) == b"HTTP/1.1 200"
 
 
-def test_attention_is_answered_while_translations_run(real_server: Server) -> None:
+def test_attention_is_answered_while_translations_run(float_server: Server) -> None:
     texts = [f"The {number} cats sat on the mat and looked." for number in range(12)]
-    expected = real_server.post("/attention", json=asking(texts[0])).json()
-    translating = [real_server.begin_translate(texts) for _ in range(6)]
+    expected = float_server.post("/attention", json=asking(texts[0])).json()
+    translating = [float_server.begin_translate(texts) for _ in range(6)]
     asked = [
-        real_server.begin("POST", "/attention", json=asking(texts[0], kinds=["encoder", "cross"]))
+        float_server.begin("POST", "/attention", json=asking(texts[0], kinds=["encoder", "cross"]))
         for _ in range(6)
     ]
     for each in asked:

@@ -61,20 +61,20 @@ def assert_refused(
 
 
 @pytest.mark.parametrize(("fields", "words"), INVALID)
-def test_request_is_refused(real_server: Server, fields: dict[str, Any], words: str) -> None:
-    assert_refused(real_server, "/attention", asking(**fields), InvalidRequestError, words)
+def test_request_is_refused(float_server: Server, fields: dict[str, Any], words: str) -> None:
+    assert_refused(float_server, "/attention", asking(**fields), InvalidRequestError, words)
 
 
 @pytest.mark.parametrize("path", ["/attention", "/attention/steps"])
-def test_model_and_languages_have_to_be_served(real_server: Server, path: str) -> None:
+def test_model_and_languages_have_to_be_served(float_server: Server, path: str) -> None:
     body = asking() if path == "/attention" else asking(query=0)
     unknown = {**body, "model": "en-xx"}
     assert_refused(
-        real_server, path, unknown, NotFoundError, "no model en-xx; there are en-pt, pt-en"
+        float_server, path, unknown, NotFoundError, "no model en-xx; there are en-pt, pt-en"
     )
     for field in ("source", "target"):
         wrong = {**body, field: "zz"}
-        assert_refused(real_server, path, wrong, UnsupportedLanguageError, "zz", "en, pt")
+        assert_refused(float_server, path, wrong, UnsupportedLanguageError, "zz", "en, pt")
 
 
 STEPS: list[tuple[dict[str, Any], str]] = [
@@ -89,14 +89,14 @@ STEPS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "words"), STEPS)
-def test_steps_are_refused(real_server: Server, fields: dict[str, Any], words: str) -> None:
-    assert_refused(real_server, "/attention/steps", asking(**fields), InvalidRequestError, words)
+def test_steps_are_refused(float_server: Server, fields: dict[str, Any], words: str) -> None:
+    assert_refused(float_server, "/attention/steps", asking(**fields), InvalidRequestError, words)
 
 
 @pytest.mark.parametrize("query", [99, -99])
 @pytest.mark.parametrize("kind", ["encoder", "cross"])
-def test_steps_of_no_token_are_refused(real_server: Server, query: int, kind: str) -> None:
-    response = real_server.post("/attention/steps", json=asking(query=query, kind=kind))
+def test_steps_of_no_token_are_refused(float_server: Server, query: int, kind: str) -> None:
+    response = float_server.post("/attention/steps", json=asking(query=query, kind=kind))
     assert_error(
         response, InvalidRequestError, f"token {query} does not exist: the", "has tokens 0"
     )
@@ -105,19 +105,19 @@ def test_steps_of_no_token_are_refused(real_server: Server, query: int, kind: st
 @pytest.mark.parametrize("path", ["/attention", "/attention/steps"])
 @pytest.mark.parametrize(("field", "limit"), [("text", 128), ("target_text", 320)])
 def test_text_too_long_for_one_sequence_is_refused(
-    real_server: Server, path: str, field: str, limit: int
+    float_server: Server, path: str, field: str, limit: int
 ) -> None:
     body = asking() if path == "/attention" else asking(query=0)
     words = f"{field} has 501 tokens, and one sequence has {limit} at most"
     long = {**body, field: "cat " * 500 if field == "text" else "gato " * 500}
-    assert_refused(real_server, path, long, RequestTooLargeError, words, "MAX_SOURCE_TOKENS")
+    assert_refused(float_server, path, long, RequestTooLargeError, words, "MAX_SOURCE_TOKENS")
 
 
 def test_more_values_or_texts_than_allowed_are_refused_before_any_is_computed(
     serve_real: ServeApart,
 ) -> None:
     """Counted on the source alone where that is enough; else when the translation is there."""
-    server = serve_real(max_attention_values=300, max_inputs=8)
+    server = serve_real(dtype="float32", max_attention_values=300, max_inputs=8)
     size = 8  # tokens of CAT
     whole = {"kinds": ["encoder"], "layers": "all", "reduce": "none"}
     cases: list[tuple[dict[str, Any], int, int]] = [
@@ -138,9 +138,9 @@ def test_more_values_or_texts_than_allowed_are_refused_before_any_is_computed(
     assert_refused(server, "/attention", asking(["a"] * 9), RequestTooLargeError, words)
 
 
-def test_long_lists_do_not_come_back_in_messages(real_server: Server) -> None:
+def test_long_lists_do_not_come_back_in_messages(float_server: Server) -> None:
     body = asking(layers=list(range(50_000)))
-    response = real_server.post("/attention", json=body)
+    response = float_server.post("/attention", json=body)
     assert_error(response, InvalidRequestError, "layer 2, 3, 4", "more does not exist")
     assert len(response.content) < 1000
 
@@ -153,10 +153,10 @@ def test_nothing_is_shown_while_the_models_load(serve: Serve, script: Script) ->
 
 
 def test_language_that_nothing_is_translated_to_has_no_source(
-    serve: Serve, real_server: Server
+    serve: Serve, float_server: Server
 ) -> None:
     """With `auto` there was no language to choose, which was taken for a fault of the server."""
-    folder = real_server.catalog.models["en-pt"].files.weights.parent
+    folder = float_server.catalog.models["en-pt"].files.weights.parent
     server = serve(models=(str(folder),))
     response = server.post("/attention", json=asking(source="auto", target="en"))
     assert_error(response, UnsupportedLanguageError, "nothing is translated to en")

@@ -25,11 +25,11 @@ def column(body: dict[str, Any], name: str) -> Any:
 @pytest.mark.parametrize("kind", ["encoder", "cross"])
 @pytest.mark.parametrize(("layer", "head", "query"), [(0, 0, 0), (-1, 5, 3), (1, -1, -1)])
 def test_numbers_follow_from_the_vectors(
-    real_server: Server, kind: str, layer: int, head: int, query: int
+    float_server: Server, kind: str, layer: int, head: int, query: int
 ) -> None:
     include = ["vectors", "output", "output_weight"]
     place = {"kind": kind, "layer": layer, "head": head, "query": query}
-    body = steps(real_server, **place, include=include)
+    body = steps(float_server, **place, include=include)
     q, k, v = (np.array(body["vectors"][name]) for name in "qkv")
     assert body["head_dim"] == len(q) == 32
     assert body["scale"] == pytest.approx(32**-0.5)
@@ -53,10 +53,10 @@ def test_numbers_follow_from_the_vectors(
 
 
 @pytest.mark.parametrize("kind", ["encoder", "cross"])
-def test_weights_are_those_of_attention(real_server: Server, kind: str) -> None:
-    whole = item(real_server, kinds=[kind], layers="all", reduce="none")
+def test_weights_are_those_of_attention(float_server: Server, kind: str) -> None:
+    whole = item(float_server, kinds=[kind], layers="all", reduce="none")
     for layer, head, query in ((0, 3, 2), (-1, -1, -1)):
-        body = steps(real_server, kind=kind, layer=layer, head=head, query=query)
+        body = steps(float_server, kind=kind, layer=layer, head=head, query=query)
         row = data(whole, kind)[layer, head, query]
         np.testing.assert_allclose(column(body, "weight"), row, atol=1e-5)
         shape = data(whole, kind).shape
@@ -67,26 +67,26 @@ def test_weights_are_those_of_attention(real_server: Server, kind: str) -> None:
             assert body[side] == whole[side]
 
 
-def test_matrix_is_written_in_chunks(real_server: Server) -> None:
+def test_matrix_is_written_in_chunks(float_server: Server) -> None:
     """W_O was written at once, and no other request was served meanwhile."""
     for include, is_whole in (["output"], True), (["output_weight"], False):
-        response = real_server.post("/attention/steps", json=asking(query=0, include=include))
+        response = float_server.post("/attention/steps", json=asking(query=0, include=include))
         assert response.json()["output"]
         assert ("content-length" in response.headers) is is_whole
 
 
-def test_given_translation_and_model_are_taken(real_server: Server) -> None:
+def test_given_translation_and_model_are_taken(float_server: Server) -> None:
     fields = {"source": None, "target": None, "model": "pt-en", "text": "O gato."}
-    body = steps(real_server, **fields, target_text="A cat.", query=-1)
+    body = steps(float_server, **fields, target_text="A cat.", query=-1)
     assert (body["model"], body["target"]["text"]) == ("pt-en", "A cat.")
     assert body["query"]["predicted"] == "</s>"
-    assert steps(real_server, query=0, text=CAT)["source"]["text"] == CAT
+    assert steps(float_server, query=0, text=CAT)["source"]["text"] == CAT
 
 
 @pytest.mark.parametrize("kind", ["encoder", "cross"])
-def test_block_leads_from_layer_to_layer(real_server: Server, kind: str) -> None:
+def test_block_leads_from_layer_to_layer(float_server: Server, kind: str) -> None:
     below, above = (
-        steps(real_server, query=2, kind=kind, layer=layer, include=["block", "output"])
+        steps(float_server, query=2, kind=kind, layer=layer, include=["block", "output"])
         for layer in (0, 1)
     )
     block = below["block"]

@@ -159,21 +159,21 @@ def test_what_cannot_be_embedded_is_refused(
     assert_error(response, kind, *words)  # type: ignore[arg-type]
 
 
-def test_encoder_of_a_translation_model_is_asked_by_its_name(real_server: Server) -> None:
+def test_encoder_of_a_translation_model_is_asked_by_its_name(float_server: Server) -> None:
     """Its vectors are the means of the last layer; in another batch the same to the bit."""
     texts = ["The cat sat on the mat.", "A cat is sitting.", "Yes."]
-    together = vectors_of(embed_at(real_server, texts, model="en-pt"))
+    together = vectors_of(embed_at(float_server, texts, model="en-pt"))
     assert together.shape == (3, 256)
     for text, vector in zip(texts, together, strict=True):
-        assert_array_equal(vectors_of(embed_at(real_server, text, model="en-pt"))[0], vector)
+        assert_array_equal(vectors_of(embed_at(float_server, text, model="en-pt"))[0], vector)
     assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
     body = {"inputs": texts[0], "model": "en-pt"}
-    tokens = np.array(real_server.post("/embed_all", json=body).json()[0], dtype=np.float32)
-    raw = vectors_of(embed_at(real_server, texts[0], model="en-pt", normalize=False))[0]
+    tokens = np.array(float_server.post("/embed_all", json=body).json()[0], dtype=np.float32)
+    raw = vectors_of(embed_at(float_server, texts[0], model="en-pt", normalize=False))[0]
     assert_allclose(tokens.mean(axis=0), raw, atol=1e-6)
-    ids = real_server.catalog.models["en-pt"].vocabularies.source.encode(texts[0])
+    ids = float_server.catalog.models["en-pt"].vocabularies.source.encode(texts[0])
     assert len(tokens) == len(ids) + 1
-    by_ids = vectors_of(embed_at(real_server, ids, model="en-pt"))[0]
+    by_ids = vectors_of(embed_at(float_server, ids, model="en-pt"))[0]
     assert_array_equal(by_ids, together[0])
 
 

@@ -24,8 +24,8 @@ def knock_out(server: AnyServer, *knockouts: Any, **fields: Any) -> dict[str, An
     return found
 
 
-def test_nothing_switched_off_changes_nothing(real_server: Server) -> None:
-    found = knock_out(real_server, {}, BLIND, {})
+def test_nothing_switched_off_changes_nothing(float_server: Server) -> None:
+    found = knock_out(float_server, {}, BLIND, {})
     for number in (0, 2):
         assert found["knockouts"][number]["log_probs"] == found["log_probs"]
         assert not any(found["knockouts"][number]["changes"])
@@ -33,20 +33,20 @@ def test_nothing_switched_off_changes_nothing(real_server: Server) -> None:
     assert found["knockouts"][1]["total_change"] < -10.0
 
 
-def test_numbers_without_knockouts_are_nearly_those_of_the_decoder(real_server: Server) -> None:
+def test_numbers_without_knockouts_are_nearly_those_of_the_decoder(float_server: Server) -> None:
     """The int8 pass rounds some values to another int8 than the decoder's own code."""
-    found = knock_out(real_server, {})
-    expected = item(real_server, POOL, probabilities={})
+    found = knock_out(float_server, {})
+    expected = item(float_server, POOL, probabilities={})
     assert found["target"] == expected["target"]
     own = expected["probabilities"]["log_probs"]
     np.testing.assert_allclose(found["log_probs"], own, rtol=0, atol=0.2)
 
 
-def test_a_word_that_is_off_takes_its_translation_with_it(real_server: Server) -> None:
+def test_a_word_that_is_off_takes_its_translation_with_it(float_server: Server) -> None:
     """Of all source words, *pool* is the one without which *piscina* is unlikely."""
-    first = knock_out(real_server, {})
+    first = knock_out(float_server, {})
     words = [{"source_words": [number]} for number in range(len(first["source_words"]) - 1)]
-    found = knock_out(real_server, *words, translate=True)
+    found = knock_out(float_server, *words, translate=True)
     place = found["target"]["tokens"].index("▁piscina")
     changes = [effect["changes"][place] for effect in found["knockouts"]]
     tokens = [found["source"]["tokens"][start] for start, _ in found["source_words"][:-1]]
@@ -58,28 +58,28 @@ def test_a_word_that_is_off_takes_its_translation_with_it(real_server: Server) -
     assert not any(each["translation"]["is_cut"] for each in found["knockouts"])
 
 
-def test_new_translation_is_greedy(real_server: Server) -> None:
+def test_new_translation_is_greedy(float_server: Server) -> None:
     """Read again under the same knock-out, each token is the likeliest after those before it."""
-    (effect,) = knock_out(real_server, BLIND, translate=True)["knockouts"]
+    (effect,) = knock_out(float_server, BLIND, translate=True)["knockouts"]
     text = effect["translation"]["text"]
-    (again,) = knock_out(real_server, BLIND, target_text=text, translate=True)["knockouts"]
+    (again,) = knock_out(float_server, BLIND, target_text=text, translate=True)["knockouts"]
     if not effect["translation"]["is_cut"]:
         assert again["translation"]["text"] == text
-    plain = knock_out(real_server, {}, translate=True)
+    plain = knock_out(float_server, {}, translate=True)
     translated = plain["knockouts"][0]["translation"]
     assert translated == {"text": plain["target"]["text"], "is_cut": False}
 
 
-def test_a_given_translation_is_scored(real_server: Server) -> None:
-    found = knock_out(real_server, {"source_words": [-3]}, target_text="O lago.")
+def test_a_given_translation_is_scored(float_server: Server) -> None:
+    found = knock_out(float_server, {"source_words": [-3]}, target_text="O lago.")
     assert found["target"]["text"] == "O lago."
     assert len(found["log_probs"]) == len(found["target"]["tokens"])
 
 
-def test_an_edge_of_a_head_moves_what_it_links(real_server: Server) -> None:
+def test_an_edge_of_a_head_moves_what_it_links(float_server: Server) -> None:
     edge = {"query": 5, "key": 5}
     found = knock_out(
-        real_server,
+        float_server,
         {"edges": [edge]},
         {"edges": [{**edge, "layers": [-1]}]},
         {"edges": [{**edge, "layers": [-1], "heads": [0]}]},
@@ -91,10 +91,10 @@ def test_an_edge_of_a_head_moves_what_it_links(real_server: Server) -> None:
         assert effect["changes"][:5] == [0.0] * 5
 
 
-def test_uniform_heads_are_not_heads_that_are_off(real_server: Server) -> None:
+def test_uniform_heads_are_not_heads_that_are_off(float_server: Server) -> None:
     head = {"kind": "cross", "layers": [0], "heads": [5]}
     found = knock_out(
-        real_server, {"heads": [head]}, {"heads": [{**head, "uniform": True}]}, {"heads": []}
+        float_server, {"heads": [head]}, {"heads": [{**head, "uniform": True}]}, {"heads": []}
     )
     off, uniform, nothing = (effect["total_change"] for effect in found["knockouts"])
     assert nothing == 0.0
@@ -121,13 +121,13 @@ INVALID: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "words"), INVALID)
-def test_request_is_refused(real_server: Server, fields: dict[str, Any], words: str) -> None:
-    response = real_server.post("/attention/knockout", json=asking(**fields))
+def test_request_is_refused(float_server: Server, fields: dict[str, Any], words: str) -> None:
+    response = float_server.post("/attention/knockout", json=asking(**fields))
     assert_error(response, InvalidRequestError, words)
 
 
 def test_limits_name_the_way_out(serve_real: ServeApart) -> None:
-    server = serve_real(max_inputs=2, max_attention_values=20)
+    server = serve_real(dtype="float32", max_inputs=2, max_attention_values=20)
     body = asking(CAT, knockouts=[{}] * 3)
     refused = server.post("/attention/knockout", json=body)
     assert_error(refused, RequestTooLargeError, "3 knockouts exceed the limit of 2", "MAX_INPUTS")

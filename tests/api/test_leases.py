@@ -36,10 +36,10 @@ def counted_reservations(server: AnyServer) -> Iterator[list[int]]:
         yield tokens
 
 
-@pytest.fixture(params=["real_server", "serve_real"])
+@pytest.fixture(params=["float_server", "serve_real"])
 def real(request: pytest.FixtureRequest) -> AnyServer:
     found = request.getfixturevalue(request.param)
-    server: AnyServer = found() if request.param == "serve_real" else found
+    server: AnyServer = found(dtype="float32") if request.param == "serve_real" else found
     return server
 
 

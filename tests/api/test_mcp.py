@@ -116,10 +116,10 @@ def test_results_are_those_of_the_other_routes(tiny: Server) -> None:
     assert result(tiny, "models")["models"] == models
 
 
-def test_attention_names_the_source_words_of_each_word(real_server: Server) -> None:
+def test_attention_names_the_source_words_of_each_word(float_server: Server) -> None:
     text = "The cat sat on the mat. I like the dog."
-    found = result(real_server, "attention", text=text, target="pt")
-    assert found["translation"] == real_server.translate(text).json()["translatedText"]
+    found = result(float_server, "attention", text=text, target="pt")
+    assert found["translation"] == float_server.translate(text).json()["translatedText"]
     words = {each["word"]: each["sources"] for each in found["words"]}
     assert [words[word][0]["word"] for word in ("gato", "tapete", "cão")] == ["cat", "mat", "dog"]
     for sources in words.values():
@@ -128,7 +128,7 @@ def test_attention_names_the_source_words_of_each_word(real_server: Server) -> N
         assert 1 <= len(weights) <= 3
         assert sum(weights) <= 1.01
     given = {"text": "The cat sat.", "translation": "Sentou o gato.", "target": "pt", "top_k": 1}
-    other = result(real_server, "attention", **given)
+    other = result(float_server, "attention", **given)
     assert {each["word"]: each["sources"][0]["word"] for each in other["words"]}["gato"] == "cat"
 
 

@@ -23,20 +23,20 @@ def probabilities(server: Server, text: str = CAT, **fields: Any) -> dict[str, A
     return found
 
 
-def test_log_probabilities_are_those_of_the_translation(real_server: Server) -> None:
+def test_log_probabilities_are_those_of_the_translation(float_server: Server) -> None:
     """Translate returns the scores of its own decode steps."""
     body = {"q": POOL, "source": "en", "target": "pt", "return_scores": True}
-    (score,) = real_server.post("/translate", json=body).json()["scores"]
+    (score,) = float_server.post("/translate", json=body).json()["scores"]
     expected = [token["log_prob"] for token in score["tokens"]]
-    found = probabilities(real_server, POOL, probabilities={})
+    found = probabilities(float_server, POOL, probabilities={})
     np.testing.assert_allclose(found["log_probs"], expected, rtol=0, atol=1e-4)
     assert found["ranks"] == [1] * len(expected)
 
 
-def test_likeliest_tokens_are_sorted_and_contain_the_chosen_one(real_server: Server) -> None:
-    found = probabilities(real_server, POOL, probabilities={"top_k": 3})
+def test_likeliest_tokens_are_sorted_and_contain_the_chosen_one(float_server: Server) -> None:
+    found = probabilities(float_server, POOL, probabilities={"top_k": 3})
     likeliest = found["likeliest"]
-    target = item(real_server, POOL)["target"]
+    target = item(float_server, POOL)["target"]
     assert [tokens[0] for tokens in likeliest["tokens"]] == target["tokens"]
     assert [ids[0] for ids in likeliest["ids"]] == target["ids"]
     first = [row[0] for row in likeliest["log_probs"]]
@@ -48,11 +48,11 @@ def test_likeliest_tokens_are_sorted_and_contain_the_chosen_one(real_server: Ser
     assert max(found["entropies"]) < np.log(found["num_candidates"])
 
 
-def test_named_tokens_are_compared(real_server: Server) -> None:
+def test_named_tokens_are_compared(float_server: Server) -> None:
     """The Portuguese word for a pool is likely, the word for a lake is not even a candidate."""
-    target = item(real_server, POOL)["target"]
+    target = item(float_server, POOL)["target"]
     place = target["tokens"].index("▁piscina")
-    named = probabilities(real_server, POOL, probabilities={"tokens": ["lago", "piscina", 3]})[
+    named = probabilities(float_server, POOL, probabilities={"tokens": ["lago", "piscina", 3]})[
         "named"
     ]
     assert named["tokens"] == ["▁lago", "▁piscina", "."]
@@ -63,20 +63,20 @@ def test_named_tokens_are_compared(real_server: Server) -> None:
     assert named["is_candidate"][1]
 
 
-def test_translation_of_the_client_has_probabilities_too(real_server: Server) -> None:
+def test_translation_of_the_client_has_probabilities_too(float_server: Server) -> None:
     text = "Ela nadou no lago."
-    found = probabilities(real_server, POOL, target_text=text, probabilities={"top_k": 1})
-    own = probabilities(real_server, POOL, probabilities={"top_k": 1})
+    found = probabilities(float_server, POOL, target_text=text, probabilities={"top_k": 1})
+    own = probabilities(float_server, POOL, probabilities={"top_k": 1})
     assert sum(found["log_probs"]) < sum(own["log_probs"])
     assert max(found["ranks"]) > 1
 
 
-def test_each_text_has_its_own_numbers_which_may_be_rounded(real_server: Server) -> None:
+def test_each_text_has_its_own_numbers_which_may_be_rounded(float_server: Server) -> None:
     texts = [CAT, POOL]
     fields: dict[str, Any] = {"detachment": True, "probabilities": {}}
-    together = ask(real_server, texts, **fields, decimals=2)["items"]
+    together = ask(float_server, texts, **fields, decimals=2)["items"]
     for text, found in zip(texts, together, strict=True):
-        alone = item(real_server, text, **fields)
+        alone = item(float_server, text, **fields)
         assert found["detachment"] == pytest.approx(alone["detachment"], abs=0.0051)
         log_probs = found["probabilities"]["log_probs"]
         assert log_probs == pytest.approx(alone["probabilities"]["log_probs"], abs=0.0051)
@@ -84,10 +84,10 @@ def test_each_text_has_its_own_numbers_which_may_be_rounded(real_server: Server)
 
 
 @pytest.mark.parametrize("chosen", ["npz", "safetensors"])
-def test_binary_formats_have_the_same_numbers(real_server: Server, chosen: str) -> None:
+def test_binary_formats_have_the_same_numbers(float_server: Server, chosen: str) -> None:
     wanted = {"top_k": 2, "tokens": ["gato"]}
-    body = probabilities(real_server, probabilities=wanted)
-    response = real_server.post("/attention", json=asking(probabilities=wanted, format=chosen))
+    body = probabilities(float_server, probabilities=wanted)
+    response = float_server.post("/attention", json=asking(probabilities=wanted, format=chosen))
     if chosen == "npz":
         arrays = dict(np.load(io.BytesIO(response.content)))
     else:
@@ -107,26 +107,26 @@ def test_binary_formats_have_the_same_numbers(real_server: Server, chosen: str) 
     ],
 )
 def test_wrong_request_is_refused(
-    real_server: Server, fields: dict[str, Any], status: int, message: str
+    float_server: Server, fields: dict[str, Any], status: int, message: str
 ) -> None:
-    response = real_server.post("/attention", json=asking(**fields))
+    response = float_server.post("/attention", json=asking(**fields))
     assert response.status_code == status
     assert message in response.json()["error"]
 
 
-def test_translation_of_another_text_is_detached(real_server: Server) -> None:
-    own = item(real_server, TEXT, detachment=True)["detachment"]
-    other = item(real_server, TEXT, target_text=UNRELATED, detachment=True)["detachment"]
+def test_translation_of_another_text_is_detached(float_server: Server) -> None:
+    own = item(float_server, TEXT, detachment=True)["detachment"]
+    other = item(float_server, TEXT, target_text=UNRELATED, detachment=True)["detachment"]
     assert 0 < own < 0.3 < other < 1
 
 
-def test_score_is_that_of_the_mean_of_the_last_layer(real_server: Server) -> None:
-    found = item(real_server, detachment=True, probabilities={})
+def test_score_is_that_of_the_mean_of_the_last_layer(float_server: Server) -> None:
+    found = item(float_server, detachment=True, probabilities={})
     received = data(found)[0, 0].mean(axis=0)
     expected = np.abs(received - 1 / len(received)).sum() / 2
     assert found["detachment"] == pytest.approx(expected, abs=1e-6)
     assert found["probabilities"]["ranks"][0] == 1
 
 
-def test_without_the_fields_there_is_neither(real_server: Server) -> None:
-    assert {"detachment", "probabilities"}.isdisjoint(item(real_server))
+def test_without_the_fields_there_is_neither(float_server: Server) -> None:
+    assert {"detachment", "probabilities"}.isdisjoint(item(float_server))

@@ -1,32 +1,23 @@
 """`return_alignment` of /translate with the built-in models."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from model.backends.native.library import LIBRARIES
-from service.workers.loading import load_translation_model
-from tests.api.conftest import REAL
-from tests.api.servers import Server, running, translation
+from tests.api.servers import Server, translation
 from tests.workers import until
 
 pytestmark = pytest.mark.checkpoint
 
 
-@pytest.fixture(scope="module")
-def native_server() -> Iterator[Server]:
-    """The built-in models in int8. The decode steps of native code record their attention."""
-    if not LIBRARIES:
-        pytest.skip("nothing was compiled for this processor")
-    with running(load_translation_model, **REAL | {"dtype": "int8"}) as server:
-        yield server
-
-
-@pytest.fixture(params=["real_server", "native_server"])
+@pytest.fixture(params=["float_server", "real_server"])
 def aligning(request: pytest.FixtureRequest) -> Server:
-    """A server that aligns by a second pass, and a server that aligns by recorded attention."""
+    """A server that aligns by a second pass, and a server that aligns by recorded attention.
+
+    The decode steps of native code record their attention.
+    """
     server: Server = request.getfixturevalue(request.param)
     return server
 
@@ -121,19 +112,20 @@ def test_it_goes_with_other_extras(aligning: Server) -> None:
         assert_sound(sentence, texts[0], body["translatedText"][0])
 
 
-def test_greedy_search_needs_no_second_pass(native_server: Server) -> None:
+@pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor")
+def test_greedy_search_needs_no_second_pass(real_server: Server) -> None:
     """Other searches do; the translation is the same with and without alignment."""
     texts = ["The cat sleeps. It is cold.", "The 12 dogs of Anna left in 1994."]
-    before = num_passes(native_server)
-    body = aligned(native_server, texts)
-    assert body["translatedText"] == native_server.translate(texts).json()["translatedText"]
-    assert len(aligned(native_server, texts, beam_size=2)["alignment"]) == 2
-    until(lambda: num_passes(native_server) == before + 3)
+    before = num_passes(real_server)
+    body = aligned(real_server, texts)
+    assert body["translatedText"] == real_server.translate(texts).json()["translatedText"]
+    assert len(aligned(real_server, texts, beam_size=2)["alignment"]) == 2
+    until(lambda: num_passes(real_server) == before + 3)
 
 
-def test_both_ways_align_the_same_words(real_server: Server, native_server: Server) -> None:
+def test_both_ways_align_the_same_words(float_server: Server, real_server: Server) -> None:
     text = "The 12 dogs of Anna left in 1994, and the cat slept."
-    one, other = (aligned(server, text) for server in (real_server, native_server))
+    one, other = (aligned(server, text) for server in (float_server, real_server))
     assert one["translatedText"] == other["translatedText"]
     assert [each["pharaoh"] for each in one["alignment"]] == [
         each["pharaoh"] for each in other["alignment"]

@@ -6,9 +6,9 @@ import pytest
 
 from service.errors import InvalidRequestError
 from tests.api.servers import Server, assert_error
-from tests.api.test_return_alignment import aligning, native_server
+from tests.api.test_return_alignment import aligning
 
-__all__ = ["aligning", "native_server"]
+__all__ = ["aligning"]  # a fixture
 
 pytestmark = pytest.mark.checkpoint
 

@@ -203,11 +203,11 @@ def test_models_tell_what_can_be_looked_into(server: AnyServer) -> None:
 
 
 @pytest.mark.checkpoint
-def test_encoder_of_a_translation_model(real_server: Server) -> None:
+def test_encoder_of_a_translation_model(float_server: Server) -> None:
     fields = {"layers": "all", "reduce": "none"}
-    (alone,) = items(ask(real_server, HELLO, model="en-pt", **fields))
+    (alone,) = items(ask(float_server, HELLO, model="en-pt", **fields))
     beside = {"text": HELLO, **PAIR, "kinds": ["encoder"], **fields}
-    (item,) = items(real_server.post("/attention", json=beside))
+    (item,) = items(float_server.post("/attention", json=beside))
     assert "target" not in alone
     assert alone["source"] == item["source"]
     assert_allclose(values(alone), values(item), rtol=0, atol=1e-6)
