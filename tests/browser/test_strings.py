@@ -1,6 +1,7 @@
 """The texts of the page in both languages, and the choice between them."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,18 +10,19 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from service.api.page import FOLDER
-from tests.browser.conftest import Api, Watch
+from tests.browser.conftest import Api, Profiles, Watch
 from tests.browser.reader import KIDS, POOL, Reader
 
 TABLES = sorted(path.stem for path in (FOLDER / "strings").glob("*.js"))
 LANGUAGES = ("en", "pt")
 
 
-@pytest.fixture
-def tables(page: Page) -> dict[str, dict[str, dict[str, str]]]:
-    page.goto("/")
+@pytest.fixture(scope="module")
+def tables(profiles: Profiles, address: str) -> Iterator[dict[str, dict[str, dict[str, str]]]]:
     load = "name => import(`./static/strings/${name}.js`).then((module) => module[name])"
-    return {name: page.evaluate(load, name) for name in TABLES}
+    with profiles.watched(profiles.context({}, {}), Watch(address)) as page:
+        page.goto("/docs")
+        yield {name: page.evaluate(load, name) for name in TABLES}
 
 
 def modules() -> dict[Path, str]:
@@ -134,6 +136,7 @@ def test_page_speaks_portuguese_from_end_to_end(
     reader: Reader, page: Page, api: Api, watch: Watch, tables: dict[str, Any]
 ) -> None:
     watch.allow("Failed to load resource")
+    page.goto("/")
     page.get_by_role("textbox", name="Texto para traduzir").fill(KIDS)
     expect(page.locator("#source :checked")).to_have_text("Inglês (detectado)")
     reader.until_shown()
