@@ -31,7 +31,7 @@ from benchmarks.options import Options
 from benchmarks.peers.protocol import read_lines
 from benchmarks.processes import Prepare, Server, ready_server, running
 from benchmarks.report import OURS, Result, Sample
-from service.private_server import HOST
+from service.files.private_server import HOST
 
 MEMORY = "memory"
 IDLE_SECONDS = 2.0

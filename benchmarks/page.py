@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.chromium import NAMES, find_chromium, running_chromium
 from benchmarks.options import command_line
-from service.private_server import running_server
+from service.files.private_server import running_server
 
 NUM_WORDS = 3_000
 DOCUMENT = " ".join(

@@ -19,7 +19,7 @@ from benchmarks.bench.client import RequestError, ask
 from benchmarks.environments import ROOT, WORK, MissingError
 from benchmarks.options import Options
 from benchmarks.report import Result
-from service.private_server import HOST, reserved_port
+from service.files.private_server import HOST, reserved_port
 
 READY_SECONDS = 180.0
 STOP_SECONDS = 60.0

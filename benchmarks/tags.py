@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 
 from benchmarks.options import command_line
-from service.private_server import running_server
+from service.files.private_server import running_server
 
 WRAPPERS = ("<b>{}</b>", "<i>{}</i>", '<a href="https://example.com/?a=1&amp;b=2">{}</a>')
 NESTED = ('<span class="x"><em>{}</em></span>', "<strong>{}</strong>", "<u>{}</u>")

@@ -32,7 +32,7 @@ from typing import Any
 import yaml
 
 from checks.board import DESCRIPTION, expressions
-from service.private_server import reserved_port, running_server
+from service.files.private_server import reserved_port, running_server
 from service.settings import DEFAULT_MODELS
 
 RULES = DESCRIPTION.parents[1] / "prometheus" / "alerts.yml"

@@ -21,12 +21,12 @@ from pydantic import SecretStr
 
 from model.errors import ModelError
 from service.console import read_settings
+from service.files.private_server import ServerStartError, running_server, serve_command
 from service.ipc.machine import available_cores, require_linux
 from service.models.registry.cache import ModelCache
 from service.models.registry.errors import RegistryError
 from service.models.registry.locate import broken_pins, describe, files_of, missing_files, place_of
 from service.models.registry.references import ModelEntry, Source, read_entries
-from service.private_server import ServerStartError, running_server, serve_command
 from service.settings import Settings
 from service.state.database import Database
 

@@ -30,7 +30,7 @@ from benchmarks.bench.overload import (
     run_overload,
 )
 from benchmarks.bench.texts import in_lists, read_lines, read_parallel, sentences_of, translate
-from service.private_server import ServerStartError, running_server
+from service.files.private_server import ServerStartError, running_server
 
 _server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
 """Yields the given address of a running server, or the address of a new private server.

@@ -15,7 +15,7 @@ import yaml
 
 from benchmarks.environments import ROOT, WORK, MissingError, peer_python
 from benchmarks.processes import POLL_SECONDS, Contestant, Server, ending, get
-from service.private_server import HOST
+from service.files.private_server import HOST
 
 CONFIG = ROOT / "deploy" / "envoy" / "envoy.yaml"
 CLUSTER = "cluster.regard."

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from service.console import INTERRUPTED, console, stop
 from service.files.client import Client, ServerError
-from service.private_server import ServerStartError, running_server, serve_command
+from service.files.private_server import ServerStartError, running_server, serve_command
 
 STANDARD_INPUT = "-"
 TERMINATED = 128 + signal.SIGTERM

@@ -18,7 +18,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
 
 from benchmarks.chromium import NAMES, find_chromium, running_chromium
-from service.private_server import running_server
+from service.files.private_server import running_server
 from tests.browser.reader import Reader
 
 LIMIT_MILLISECONDS = 30_000

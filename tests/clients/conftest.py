@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from service.private_server import running_server
+from service.files.private_server import running_server
 from tests.tiny_cross_encoder import write_cross_encoder
 
 PYTHON = Path(__file__).parents[2] / ".bench/clients/bin/python"

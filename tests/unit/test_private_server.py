@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-from service.private_server import ServerStartError, running_server
+from service.files.private_server import ServerStartError, running_server
 from tests.unit.bench_server import bench
 from tests.workers import until
 
@@ -96,7 +96,7 @@ def test_bench_starts_servers_that_compute_equal_sentences_separately(
         started.append(variables)
         raise ServerStartError("stopped by the test")
 
-    monkeypatch.setattr("service.private_server._start", start)
+    monkeypatch.setattr("service.files.private_server._start", start)
     for name in ("load", "mixed", "bulk", "overload"):
         assert bench(name).exit_code == 1
     assert started == [{"REGARD_SHARE_SENTENCES": "false"}] * 4
@@ -133,7 +133,7 @@ def test_error_after_the_end_of_the_server_shows_its_last_lines(tmp_path: Path) 
 
 COMMAND = """
 import os, signal, sys, time
-from service.private_server import running_server
+from service.files.private_server import running_server
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in background jobs
 os.environ["REGARD_API_KEYS"] = os.environ["REGARD_MONTHLY_CHARACTERS"] = "7"
 os.environ["REGARD_LOG_LEVEL"] = "error"
