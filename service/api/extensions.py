@@ -15,9 +15,8 @@ from service.api.context import HttpContext
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS
 from service.api.request.handlers import route
-from service.api.request.translation import source_of, translation_request
+from service.api.request.translation import source_of, translate, translation_request
 from service.tasks.parameters import Parameters, TextList, example, not_empty
-from service.tasks.translation.sentences import TranslatedText
 from service.text.language_codes import display_name
 from service.text.language_names import code_of
 
@@ -48,8 +47,8 @@ class ImmeResponse(BaseModel):
 async def imme(context: HttpContext, body: ImmeRequest) -> Any:
     """Translates texts for the custom API of Immersive Translate."""
     texts, source = ("text_list", body.text_list), body.source_lang
-    pair = ("source_lang", source), "target_lang", body.target_lang
-    _, results = await translated(context, texts, *pair)
+    pair = ("source_lang", source), ("target_lang", body.target_lang)
+    results = await translate(context, translation_request(context, texts, *pair))
     return {
         "translations": [
             {"detected_source_lang": source_of(result, source), "text": result.text}
@@ -82,8 +81,8 @@ class KissBatch(BaseModel):
 async def kiss(context: HttpContext, body: KissRequest) -> Any:
     """Translates a text or texts for the custom API of KISS Translator."""
     texts = ("text", body.text or "") if body.texts is None else ("texts", body.texts)
-    pair = ("from", body.source), "to", body.target
-    _, results = await translated(context, texts, *pair)
+    pair = ("from", body.source), ("to", body.target)
+    results = await translate(context, translation_request(context, texts, *pair))
     found = [{"text": each.text, "src": source_of(each, body.source)} for each in results]
     return found[0] if body.texts is None else {"translations": found}
 
@@ -120,8 +119,14 @@ async def hcfy(context: HttpContext, body: HcfyRequest) -> Any:
 
     source = code(body.source)
     targets = {code(name): name for name in body.destination[:2]}
-    text = "text", body.text
-    target, (result,) = await translated(context, text, ("source", source), "destination", *targets)
+    # The text counts once towards the quota, even if the second target is used.
+    async with context.services.quota.spent(context.account, len(body.text)):
+        for target in targets:
+            pair = ("source", source), ("destination", target)
+            wanted = translation_request(context, ("text", body.text), *pair)
+            (result,) = await context.services.translator.translate(wanted, context)
+            if result.route:
+                break
     found = source_of(result, source)
     language = HCFY_NAMES.get(found) or display_name(found, "zh")
     return {
@@ -130,30 +135,6 @@ async def hcfy(context: HttpContext, body: HcfyRequest) -> Any:
         "to": targets[target],
         "result": result.text.split("\n"),
     }
-
-
-async def translated(
-    context: HttpContext,
-    texts: tuple[str, str | list[str]],
-    source: tuple[str, str],
-    name: str,
-    *targets: str,
-) -> tuple[str, list[TranslatedText]]:
-    """Translates the texts of a request to the first target that is not their own language.
-
-    The texts, the source and the targets have the names of their parameters, for errors.
-
-    Returns the used target, and the translations.
-    """
-    given = [texts[1]] if isinstance(texts[1], str) else texts[1]
-    # The texts count once towards the quota, even if a second target is used.
-    async with context.services.quota.spent(context.account, sum(map(len, given))):
-        for target in targets:
-            wanted = translation_request(context, texts, source, (name, target))
-            results = await context.services.translator.translate(wanted, context)
-            if any(each.route for each in results):
-                break
-    return target, results
 
 
 DIALECT = Dialect((router,), tasks=dict.fromkeys(("/imme", "/kiss", "/hcfy"), "translate"))

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api import deeplx, error_texts, streams
-from service.api.context import HttpContext, context_of
+from service.api.context import HttpContext, Services, context_of
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS, MISSING, ErrorBody, Responses, responses_of
 from service.api.libretranslate import streaming
@@ -44,6 +44,7 @@ from service.tasks.detection import cost
 from service.tasks.translation.sentences import TranslatedText
 from service.tasks.translation.translator import TranslationRequest
 from service.text.detection import Detection
+from service.text.glossary import Terms
 from service.text.language_codes import display_name
 
 router = APIRouter(tags=["translation"])
@@ -72,10 +73,8 @@ async def translate(request: Request) -> Response:
             body = reading.validated(fields, TranslateRequest)
             wanted = resolve(body, context)
             if body.glossary:
-                glossaries = glossaries_of(body.glossary, wanted.source)
-                wanted.terms = await translation.find_terms(
-                    context.services, glossaries, wanted.source, wanted.target
-                )
+                pair = wanted.source, wanted.target
+                wanted.terms = await terms_of(context.services, body.glossary, *pair)
     finally:
         context.add("validate", time.perf_counter() - start)
     if is_deeplx:
@@ -248,12 +247,15 @@ def languages_of(catalog: Catalog, source: str, target: str) -> tuple[str | None
     return translation.find_languages(catalog, ("source", code), ("target", target))
 
 
-def glossaries_of(glossary: str | None, source: str | None) -> list[str]:
+async def terms_of(
+    services: Services, glossary: str | None, source: str | None, target: str
+) -> Terms | None:
     if glossary and source is None:
         raise InvalidRequestError(
             "Invalid request: a glossary needs the source language; name it in place of auto"
         )
-    return [glossary] if glossary else []
+    glossaries = [glossary] if glossary else []
+    return await translation.find_terms(services, glossaries, source, target)
 
 
 def default_target(catalog: Catalog) -> str:
@@ -282,8 +284,7 @@ async def translate_file(request: Request) -> Response:
         fields = await reading.read_permitted(request, reading.read_form)
         body = reading.validated(fields, TranslateFileRequest)
         source, target = languages_of(context.services.catalog, body.source, body.target)
-        glossaries = glossaries_of(body.glossary, source)
-        terms = await translation.find_terms(context.services, glossaries, source, target)
+        terms = await terms_of(context.services, body.glossary, source, target)
         opening = translation.open_job(documents, body.file, source, target, terms, context)
         job = await reading.unless_disconnected(request, opening)
     await reading.unless_disconnected(request, documents.run(job))

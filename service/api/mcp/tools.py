@@ -9,7 +9,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.context import HttpContext
-from service.api.libretranslate.routes import glossaries_of
+from service.api.libretranslate.routes import terms_of
 from service.api.libretranslate.schemas import DetectedLanguage, TextFormat
 from service.api.libretranslate.streaming import detection_body
 from service.api.ranking import score
@@ -81,10 +81,8 @@ async def translate(context: HttpContext, given: TranslateArguments) -> Translat
     """
     pair = ("source", given.source), ("target", given.target)
     wanted = translation.translation_request(context, ("text", given.text), *pair, given.format)
-    glossaries = glossaries_of(given.glossary, wanted.source)
-    wanted.terms = await translation.find_terms(
-        context.services, glossaries, wanted.source, wanted.target
-    )
+    languages = wanted.source, wanted.target
+    wanted.terms = await terms_of(context.services, given.glossary, *languages)
     found = await translation.translate(context, wanted)
     return Translations(
         translations=[
