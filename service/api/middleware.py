@@ -153,7 +153,7 @@ class RequestMiddleware:
         except Exception as error:
             await response.fail(failure_of(error, context))
         finally:
-            self._end(scope, context, response.status or CLIENT_GONE, span)
+            self._end(context, response.status or CLIENT_GONE, span)
 
     def _begin(self, scope: Scope) -> tuple[Route, HttpContext]:
         method, path = scope["method"], scope["path"]
@@ -162,9 +162,9 @@ class RequestMiddleware:
         key = "GET" if method == "HEAD" else method, path
         route = self.routes.table.get(key) or self.routes.unknown(path)
         state = scope.setdefault("state", {})
-        connection, is_admitted, began = state.get(ARRIVAL_KEY, NO_ARRIVAL)
-        # The first one of several headers with the same name counts.
-        headers = dict(scope["headers"][::-1])
+        connection, headers, is_admitted, began = state.get(ARRIVAL_KEY, NO_ARRIVAL)
+        if headers is None:
+            headers = dict(scope["headers"][::-1])
         given = headers.get(b"x-request-id")
         if given is not None and PLAIN_ID.fullmatch(given):
             request_id = given.decode()
@@ -194,7 +194,7 @@ class RequestMiddleware:
     def _check(self, scope: Scope, context: HttpContext) -> None:
         if context.task:
             if context.is_admitted is None:
-                account = account_of(context.address, scope["headers"])
+                account = account_of(context.address, context.headers)
                 context.is_admitted = self.load.admits(account)
             if not context.is_admitted:
                 raise too_many()
@@ -205,9 +205,7 @@ class RequestMiddleware:
         if context.task and self.drain.refuses_work:
             raise errors.stopping()
 
-    def _end(
-        self, scope: Scope, context: HttpContext, status: int, span: "OtlpSpan | None"
-    ) -> None:
+    def _end(self, context: HttpContext, status: int, span: "OtlpSpan | None") -> None:
         context.release()
         # The request and its reservation refer to each other. This breaks the cycle, so both are
         # freed at once and do not wait for the garbage collector.
@@ -218,7 +216,7 @@ class RequestMiddleware:
             return
         self.requests.end(context)
         if context.outcome in errors.OVERLOAD_OUTCOMES and context.is_admitted:
-            self.load.add_refusal(account_of(context.address, scope["headers"]))
+            self.load.add_refusal(account_of(context.address, context.headers))
         self.recorder.end(ended(context, context.task, status))
         if span:
             span.end(context, status)

@@ -72,6 +72,7 @@ ARRIVAL_KEY = "arrival"  # name of the Arrival in the state of an ASGI scope
 
 class Arrival(NamedTuple):
     connection: "Connection | None" = None  # None if an ASGI client in this process sent it
+    headers: dict[bytes, bytes] | None = None  # first value of each header; None if not read yet
     is_admitted: bool | None = None  # whether LoopLoad accepts it; None if it has not been counted
     # Start of the turn of the event loop in which the request arrived, by time.perf_counter. The
     # deadline counts from this start.
@@ -103,6 +104,7 @@ class Connection(HttpToolsProtocol):
         self.is_open = False  # whether a request has begun to arrive and is incomplete
         self.is_head = False  # whether its first line and its headers are incomplete
         self.head_began, self.head_bytes = 0.0, 0
+        self.first_headers: dict[bytes, bytes] = {}  # first value of each header of a request
         self.num_body = 0  # bytes of bodies that have arrived
         self.body_began = 0  # value of `num_body` when the last request began
         self.overhead = 0  # bytes outside the body, since bytes of the body last arrived
@@ -216,7 +218,7 @@ class Connection(HttpToolsProtocol):
     def _part_bytes(self) -> int:
         if self.is_head or not self.is_open:
             return HEAD_BYTES
-        left = content_length(self.headers) - (self.num_body - self.body_began)
+        left = content_length(self.first_headers) - (self.num_body - self.body_began)
         return min(max(left, HEAD_BYTES), self.settings.max_header_bytes)
 
     def _parse_held(self) -> None:
@@ -303,6 +305,7 @@ class Connection(HttpToolsProtocol):
             self._check_head(len(self.url) + fields)
         check_host(self.headers, self.parser)
         self.is_head = False
+        self.first_headers = dict(self.headers[::-1])
         if self.parser.should_upgrade():
             self.method = self.parser.get_method()
             return
@@ -310,20 +313,21 @@ class Connection(HttpToolsProtocol):
         if template is not None and self.parser.get_method() == b"POST":
             self._count(template)
         else:
-            self.scope["state"][ARRIVAL_KEY] = Arrival(self)
+            self.scope["state"][ARRIVAL_KEY] = Arrival(self, self.first_headers)
         if self.early_refusal is None:
             super().on_headers_complete()
 
     def _count(self, template: Template) -> None:
         load, address = self.early.load, self.client[0] if self.client else ""
-        is_admitted = load.admits(account_of(address, self.headers))
-        self.scope["state"][ARRIVAL_KEY] = Arrival(self, is_admitted, load.turn_began)
+        headers = self.first_headers
+        is_admitted = load.admits(account_of(address, headers))
+        self.scope["state"][ARRIVAL_KEY] = Arrival(self, headers, is_admitted, load.turn_began)
         if is_admitted:
             return
         is_next = self.cycle is None or self.cycle.response_complete
         # Earlier responses are complete, and the client has read enough of them.
         can_write = is_next and not self.flow.write_paused
-        if can_write and self.early.suffices(self.headers):
+        if can_write and self.early.suffices(headers):
             if self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive():
                 self.early_refusal = template
 

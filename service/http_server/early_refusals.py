@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from service.http_server.byte_budget import SMALL_BYTES
-from service.http_server.loop_load import LoopLoad
+from service.http_server.loop_load import LoopLoad, content_length
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -51,12 +51,11 @@ class EarlyRefusals:
     # Requests not reported to `count` yet, by task.
     refused: Counter[str] = field(default_factory=Counter)
 
-    def suffices(self, headers: RawHeaders) -> bool:
+    def suffices(self, headers: Mapping[bytes, bytes]) -> bool:
         """Returns whether a template suffices to answer a request with these headers."""
-        if self.is_draining() or any(name in NEEDS_APPLICATION for name, _ in headers):
+        if self.is_draining() or not NEEDS_APPLICATION.isdisjoint(headers):
             return False
-        size = next((value for name, value in headers if name == b"content-length"), b"")
-        return size.isdigit() and int(size) <= SMALL_BYTES
+        return b"content-length" in headers and content_length(headers) <= SMALL_BYTES
 
     def add(self, template: Template) -> None:
         if not self.refused:

@@ -7,7 +7,7 @@ some requests before their bodies are read, which takes much less time than a la
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 
@@ -46,26 +46,20 @@ times as long as an early one.
 SMOOTHING = 0.25  # weight of the last turn in the mean number of useful requests of a client
 
 
-def content_length(headers: Sequence[tuple[bytes, bytes]]) -> int:
+def content_length(headers: Mapping[bytes, bytes]) -> int:
     """Returns the announced size of a body in bytes; 0 without a valid Content-Length."""
-    for name, value in headers:
-        if name == b"content-length":
-            return int(value) if value.isdigit() else 0
-    return 0
+    announced = headers.get(b"content-length", b"0")
+    return int(announced) if announced.isdigit() else 0
 
 
-def account_of(address: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
+def account_of(address: str, headers: Mapping[bytes, bytes]) -> str:
     """Returns the name under which a request is counted.
 
     If many large bodies are refused, the short requests of the same address keep their share.
     """
-    for name, value in headers:
-        if name == b"content-length":
-            is_small = len(value) < 6 and value.isdigit() and int(value) <= SMALL_BYTES
-            return address if is_small else address + " large"
-        if name == b"transfer-encoding":
-            return address + " large"
-    return address
+    size = headers.get(b"content-length", b"0")
+    is_small = len(size) < 6 and size.isdigit() and int(size) <= SMALL_BYTES
+    return address if is_small and b"transfer-encoding" not in headers else address + " large"
 
 
 @dataclass(slots=True)

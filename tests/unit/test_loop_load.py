@@ -162,7 +162,7 @@ async def test_large_bodies_take_no_place_of_short_requests(
     header: tuple[bytes, bytes], is_large: bool, turns: Turns
 ) -> None:
     await turns.overload()
-    while turns.load.admits(account_of("client 0", [(b"host", b"localhost"), header])):
+    while turns.load.admits(account_of("client 0", {header[0]: header[1]})):
         pass
     assert turns.load.admits("client 0") == is_large
 

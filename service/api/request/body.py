@@ -31,6 +31,7 @@ from service.http_server.byte_budget import (
     STALLED_SECONDS,
     Reservation,
 )
+from service.http_server.loop_load import content_length
 from service.state.documents import Content
 
 T = TypeVar("T")
@@ -124,8 +125,7 @@ def _announced_bytes(context: HttpContext, max_bytes: int) -> int:
             f"Content-Encoding {encoding[:SHOWN_CHARS]} is not supported",
             details="send the body uncompressed",
         )
-    announced = headers.get(b"content-length", b"0")
-    size = int(announced) if announced.isdigit() else 0
+    size = content_length(headers)
     if size > max_bytes:
         raise too_large(size, max_bytes)
     return size
