@@ -3,12 +3,12 @@
 import io
 import json
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
 import torch
-from transformers import M2M100Config, M2M100ForConditionalGeneration, MarianConfig, MarianMTModel
 
 from model.config import ModelConfig
 from model.sequence import Sequence
@@ -17,6 +17,17 @@ SOURCE_TEXT = ["the house is small", "a small house stands there", "is the big t
 TARGET_TEXT = ["das Haus ist klein", "ein kleines Haus steht dort", "ist der große Baum hier"]
 SIGNS = ["<s>", "<pad>", "</s>", "<unk>"]
 SENTENCE = "the small tree is here"
+
+
+def transformers() -> Any:
+    """Imports the package transformers, which takes seconds of CPU time, when a test needs it."""
+    return import_module("transformers")
+
+
+def new_model(name: str, **config: Any) -> Any:
+    """Makes a model of transformers with random weights."""
+    kind = getattr(transformers(), name)
+    return kind(kind.config_class(**config))
 
 
 @cache
@@ -53,7 +64,7 @@ def write_pieces(folder: Path, tokens: list[str], is_joint: bool = False) -> dic
 
 def write_marian(
     folder: Path, tokens: tuple[str, ...] = (), is_joint: bool = False, **changes: Any
-) -> MarianMTModel:
+) -> Any:
     """Writes a folder of a MarianMT model, and returns the model of transformers."""
     folder.mkdir(parents=True, exist_ok=True)
     ids = write_pieces(folder, list(tokens), is_joint)
@@ -74,7 +85,7 @@ def write_marian(
         "forced_eos_token_id": None,
         "max_position_embeddings": 64,
     }
-    model = MarianMTModel(MarianConfig(**{**settings, **changes}))
+    model = new_model("MarianMTModel", **{**settings, **changes})
     randomize(model, seed=3)
     model.save_pretrained(folder)
     return model
@@ -109,20 +120,20 @@ def write_multilingual(
     # SMaLL-100 chooses its first target token; with scaled, tied embeddings that would be EOS.
     sizes |= {"scale_embedding": kind != "small", "d_model": 16}
     size = len(names) + len(languages) + spare
-    model = M2M100ForConditionalGeneration(M2M100Config(**{"vocab_size": size, **sizes, **changes}))
+    model = new_model("M2M100ForConditionalGeneration", **{"vocab_size": size, **sizes, **changes})
     randomize(model, seed=2)
     model.save_pretrained(folder)
     return len(names)
 
 
-def save_tokenizer(folder: Path, make: Any, name: str, pieces: bytes, **options: Any) -> Any:
+def save_tokenizer(folder: Path, kind: str, name: str, pieces: bytes, **options: Any) -> Any:
     """Saves a tokenizer of transformers, made of a SentencePiece file, as `tokenizer.json` alone.
 
     `name` is the name that transformers expects of the SentencePiece file, which is removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(pieces)
-    theirs = make.from_pretrained(str(folder), **options)
+    theirs = getattr(transformers(), kind).from_pretrained(str(folder), **options)
     (folder / name).unlink()
     theirs.save_pretrained(folder)
     assert (folder / "tokenizer.json").is_file()

@@ -222,21 +222,17 @@ def greedy_ids(engine: Engine, sources: list[list[int]]) -> list[list[int]]:
     return [results[i][0].tokens for i in range(len(sources))]
 
 
-def uncached_greedy(
-    model: EncoderDecoder, source: list[int], prefix: tuple[int, ...] = ()
-) -> list[int]:
-    """Returns the greedy target without a cache: one whole teacher-forced pass for each token."""
+def assert_greedy(
+    model: EncoderDecoder, source: list[int], target: list[int], prefix: tuple[int, ...] = ()
+) -> None:
+    """Checks that one teacher-forced pass predicts each token after the prefix, and the end."""
     config = model.config
-    row, mask = pad([source])
-    target = [*prefix]
-    while len(target) < config.max_target_tokens(len(source)):
-        with torch.no_grad():
-            logits = forced_pass(model, row, mask, torch.tensor([[*target, config.eos_id]]))
-        logits[0, -1, config.unk_id] = -torch.inf
-        target.append(int(logits[0, -1].argmax()))
-        if target[-1] == config.eos_id:
-            break
-    return target
+    with torch.no_grad():
+        (logits,) = forced_pass(model, *pad([source]), torch.tensor([target]))
+    logits[:, config.unk_id] = -torch.inf
+    assert tuple(target) == (*prefix, *logits.argmax(dim=1).tolist()[len(prefix) :])
+    assert config.eos_id not in target[:-1]
+    assert target[-1] == config.eos_id or len(target) == config.max_target_tokens(len(source))
 
 
 def tiny_shortlist(candidates: int = 4) -> Shortlist:

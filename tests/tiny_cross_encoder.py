@@ -5,25 +5,8 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    DebertaV2Config,
-    DebertaV2ForSequenceClassification,
-    DistilBertConfig,
-    DistilBertForSequenceClassification,
-    GteConfig,
-    GteForSequenceClassification,
-    ModernBertConfig,
-    ModernBertForSequenceClassification,
-    MPNetConfig,
-    MPNetForSequenceClassification,
-    RobertaConfig,
-    RobertaForSequenceClassification,
-    XLMRobertaConfig,
-    XLMRobertaForSequenceClassification,
-)
 
+from tests.hf_files import new_model
 from tests.tiny_text import write_json, write_modules
 
 WORDS = "<s> <pad> </s> <unk> the cat sat on a mat train is late where did who runs home .".split()
@@ -45,18 +28,35 @@ DEBERTA: dict[str, Any] = {
     "pos_att_type": ["p2c", "c2p"],
     "position_buckets": 8,
 }
-FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "bert": (BertForSequenceClassification, BertConfig, {}),
-    "roberta": (RobertaForSequenceClassification, RobertaConfig, {"type_vocab_size": 1}),
-    "xlm-roberta": (XLMRobertaForSequenceClassification, XLMRobertaConfig, {"type_vocab_size": 1}),
-    "mpnet": (MPNetForSequenceClassification, MPNetConfig, {}),
-    "distilbert": (DistilBertForSequenceClassification, DistilBertConfig, {"hidden_dim": 64}),
-    "deberta": (DebertaV2ForSequenceClassification, DebertaV2Config, DEBERTA),
-    "gte": (GteForSequenceClassification, GteConfig, {"type_vocab_size": 2}),
-    "modernbert": (ModernBertForSequenceClassification, ModernBertConfig, IDS),
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("Bert", {}),
+    "roberta": (
+        "Roberta",
+        {"type_vocab_size": 1},
+    ),
+    "xlm-roberta": (
+        "XLMRoberta",
+        {"type_vocab_size": 1},
+    ),
+    "mpnet": ("MPNet", {}),
+    "distilbert": (
+        "DistilBert",
+        {"hidden_dim": 64},
+    ),
+    "deberta": (
+        "DebertaV2",
+        DEBERTA,
+    ),
+    "gte": (
+        "Gte",
+        {"type_vocab_size": 2},
+    ),
+    "modernbert": (
+        "ModernBert",
+        IDS,
+    ),
     "modernbert, mean": (
-        ModernBertForSequenceClassification,
-        ModernBertConfig,
+        "ModernBert",
         {**IDS, "classifier_pooling": "mean", "classifier_bias": True},
     ),
 }
@@ -106,9 +106,9 @@ def make_modular(folder: Path, activation: str | None = None, *others: tuple[str
 
 
 def write_cross_encoder(folder: Path, family: str = "bert", **changes: Any) -> Any:
-    kind, config, own = FAMILIES[family]
+    kind, own = FAMILIES[family]
     torch.manual_seed(5)
-    model = kind(config(**SIZES | own | changes)).eval()
+    model = new_model(f"{kind}ForSequenceClassification", **SIZES | own | changes).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape) * 0.2)

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
-from transformers import BertConfig, BertModel
 
 from model.encoding.embedding import EmbeddingJob, Vectors, embed
 from model.errors import CheckpointError
@@ -22,7 +21,7 @@ from model.layers.attention import PLAIN
 from service.models.served import ServedEmbedder
 from service.tasks.reranking import max_sim
 from tests.embedding_reference import embed_alone_and_together, load_folder
-from tests.hf_files import randomize
+from tests.hf_files import randomize, transformers
 from tests.tiny_cross_encoder import DEBERTA
 from tests.tiny_text import WORDS, change_json, tokenizer, write_dense, write_json, write_modules
 
@@ -58,7 +57,8 @@ def colbert_tokenizer(markers: tuple[str, str] = ("[Q] ", "[D] ")) -> Tokenizer:
 
 def write(folder: Path, layout: str = "pylate") -> tuple[Any, Tensor]:
     torch.manual_seed(4)
-    model: Any = BertModel(BertConfig(**SIZES), add_pooling_layer=False)
+    config = transformers().BertConfig(**SIZES)
+    model: Any = transformers().BertModel(config, add_pooling_layer=False)
     randomize(model, seed=7)
     weight = torch.randn(8, 32, generator=torch.Generator().manual_seed(6)) * 0.3
     model.save_pretrained(folder)

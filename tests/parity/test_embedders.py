@@ -18,34 +18,6 @@ from safetensors.torch import save_file
 from tokenizers import processors
 from torch import Tensor, nn
 from torch.testing import assert_close
-from transformers import (
-    BertConfig,
-    BertModel,
-    CamembertConfig,
-    CamembertModel,
-    DebertaV2Config,
-    DebertaV2Model,
-    DistilBertConfig,
-    DistilBertModel,
-    Gemma3TextConfig,
-    Gemma3TextModel,
-    GteConfig,
-    GteModel,
-    ModernBertConfig,
-    ModernBertModel,
-    MPNetConfig,
-    MPNetModel,
-    NomicBertConfig,
-    NomicBertModel,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
-    Qwen3Model,
-    RobertaConfig,
-    RobertaModel,
-    XLMRobertaConfig,
-    XLMRobertaModel,
-)
-from transformers.activations import ACT2FN
 
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.encoder_family import ACTIVATIONS
@@ -70,7 +42,7 @@ from model.layers.attention import PLAIN
 from model.layers.block import ACTIVATIONS as LAYER_ACTIVATIONS
 from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_steps
 from tests.embedding_reference import CPU, embed_alone_and_together, load_folder
-from tests.hf_files import randomize
+from tests.hf_files import new_model, randomize, transformers
 from tests.text_tokenizers import KINDS
 from tests.tiny_cross_encoder import DEBERTA
 from tests.tiny_text import write_dense, write_json, write_modules
@@ -117,7 +89,7 @@ class Case:
 
 def gte_with_longer_texts() -> Any:
     """Makes the model of gte-*-v1.5, whose frequencies transformers does not compute."""
-    model = GteModel(GteConfig(**SIZES, type_vocab_size=0))
+    model = new_model("GteModel", **SIZES, type_vocab_size=0)
     exponents = torch.arange(0, 8, 2) / 8
     model.rotary_emb.inv_freq.copy_(1 / ((500.0 * 2) ** exponents * 2 ** (2 / 8)))
     return model
@@ -152,8 +124,8 @@ class Jina(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         sizes = SIZES | {"num_attention_heads": 6, "hidden_size": 48}
-        self.bert: Any = BertModel(BertConfig(**sizes), add_pooling_layer=False)
-        self.config = self.bert.config
+        self.config = transformers().BertConfig(**sizes)
+        self.bert: Any = transformers().BertModel(self.config, add_pooling_layer=False)
         self.set_attn_implementation = self.bert.set_attn_implementation
         embeddings: Any = self.bert.embeddings
         embeddings.position_embeddings = NoPositions()
@@ -178,36 +150,35 @@ class Jina(nn.Module):
         save_file(kept, folder / "model.safetensors")
 
 
-def without_padding(kind: Any, config: Any, **changes: Any) -> Case:
+def without_padding(kind: str, **changes: Any) -> Case:
     """Returns a case whose texts have no id 1: RoBERTa's code counts no positions of padding.
 
     The longest text is longer than the distance at which MPNet's buckets end.
     """
-    return Case(lambda: kind(config(**SIZES | changes)), tokenizer="BPE", around=("<s>", "$A"))
+    return Case(lambda: new_model(kind, **SIZES | changes), tokenizer="BPE", around=("<s>", "$A"))
 
 
 CASES = {
-    "bert": Case(lambda: BertModel(BertConfig(**SIZES))),
+    "bert": Case(lambda: new_model("BertModel", **SIZES)),
     "roberta": without_padding(
-        RobertaModel, RobertaConfig, type_vocab_size=1, layer_norm_eps=1e-5, hidden_act="relu"
+        "RobertaModel", type_vocab_size=1, layer_norm_eps=1e-5, hidden_act="relu"
     ),
-    "roberta, other padding": without_padding(RobertaModel, RobertaConfig, pad_token_id=3),
-    "xlm-roberta": without_padding(XLMRobertaModel, XLMRobertaConfig, type_vocab_size=1),
-    "camembert": without_padding(CamembertModel, CamembertConfig, type_vocab_size=1),
-    "mpnet": without_padding(MPNetModel, MPNetConfig),
-    "mpnet, other padding": without_padding(MPNetModel, MPNetConfig, pad_token_id=0),
-    "modernbert": Case(lambda: ModernBertModel(ModernBertConfig(**SIZES | MODERN))),
+    "roberta, other padding": without_padding("RobertaModel", pad_token_id=3),
+    "xlm-roberta": without_padding("XLMRobertaModel", type_vocab_size=1),
+    "camembert": without_padding("CamembertModel", type_vocab_size=1),
+    "mpnet": without_padding("MPNetModel"),
+    "mpnet, other padding": without_padding("MPNetModel", pad_token_id=0),
+    "modernbert": Case(lambda: new_model("ModernBertModel", **SIZES | MODERN)),
     "modernbert, other layers": Case(
-        lambda: ModernBertModel(
-            ModernBertConfig(
-                **SIZES | MODERN,
-                layer_types=["sliding_attention", "full_attention", "sliding_attention"],
-                hidden_activation="relu",
-                norm_eps=1e-3,
-            )
+        lambda: new_model(
+            "ModernBertModel",
+            **SIZES | MODERN,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            hidden_activation="relu",
+            norm_eps=1e-3,
         )
     ),
-    "gte": Case(lambda: GteModel(GteConfig(**SIZES)), pooling=Pooling.CLS),
+    "gte": Case(lambda: new_model("GteModel", **SIZES), pooling=Pooling.CLS),
     "gte of Alibaba": Case(
         gte_with_longer_texts,
         pooling=Pooling.CLS,
@@ -222,9 +193,9 @@ CASES = {
         },
         without=("rope_parameters",),
     ),
-    "nomic": Case(lambda: NomicBertModel(NomicBertConfig(**SIZES))),
+    "nomic": Case(lambda: new_model("NomicBertModel", **SIZES)),
     "nomic of Nomic": Case(
-        lambda: NomicBertModel(NomicBertConfig(**SIZES, rope_parameters={"rope_theta": 70.0})),
+        lambda: new_model("NomicBertModel", **SIZES, rope_parameters={"rope_theta": 70.0}),
         options={
             "n_embd": 32,
             "n_head": 4,
@@ -240,8 +211,8 @@ CASES = {
         },
         without=(*SIZES.keys() - {"vocab_size"}, "rope_parameters", "hidden_act", "layer_norm_eps"),
     ),
-    "distilbert": Case(lambda: DistilBertModel(DistilBertConfig(**DISTIL_SIZES))),
-    "deberta": Case(lambda: DebertaV2Model(DebertaV2Config(**SIZES, **DEBERTA))),
+    "distilbert": Case(lambda: new_model("DistilBertModel", **DISTIL_SIZES)),
+    "deberta": Case(lambda: new_model("DebertaV2Model", **SIZES, **DEBERTA)),
     "jina v2": Case(
         Jina,
         options={
@@ -252,20 +223,19 @@ CASES = {
         },
     ),
     "qwen3": Case(
-        lambda: Qwen3Model(Qwen3Config(**SIZES, num_key_value_heads=2, head_dim=16)),
+        lambda: new_model("Qwen3Model", **SIZES, num_key_value_heads=2, head_dim=16),
         tokenizer="byte-level BPE",
         pooling=Pooling.LAST_TOKEN,
         around=("$A", "</s>"),
     ),
     "qwen3 of Qwen": Case(
-        lambda: Qwen3Model(
-            Qwen3Config(
-                **SIZES,
-                num_key_value_heads=1,
-                head_dim=8,
-                attention_bias=True,
-                rope_parameters={"rope_theta": 1e6},
-            )
+        lambda: new_model(
+            "Qwen3Model",
+            **SIZES,
+            num_key_value_heads=1,
+            head_dim=8,
+            attention_bias=True,
+            rope_parameters={"rope_theta": 1e6},
         ),
         tokenizer="byte-level BPE",
         pooling=Pooling.LAST_TOKEN,
@@ -274,24 +244,23 @@ CASES = {
         around=("$A", "</s>"),
     ),
     "gemma3": Case(
-        lambda: Gemma3TextModel(
-            Gemma3TextConfig(
-                **SIZES,
-                num_key_value_heads=1,
-                head_dim=16,
-                sliding_window=8,
-                query_pre_attn_scalar=20,
-                layer_types=["sliding_attention", "full_attention", "sliding_attention"],
-                use_bidirectional_attention=True,
-            )
+        lambda: new_model(
+            "Gemma3TextModel",
+            **SIZES,
+            num_key_value_heads=1,
+            head_dim=16,
+            sliding_window=8,
+            query_pre_attn_scalar=20,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            use_bidirectional_attention=True,
         ),
         tokenizer="BPE",
         around=("<s>", "$A", "</s>"),
         dense=(48, 32),
     ),
     "gemma3, causal": Case(
-        lambda: Gemma3TextModel(
-            Gemma3TextConfig(**SIZES, num_key_value_heads=2, head_dim=16, sliding_window=5)
+        lambda: new_model(
+            "Gemma3TextModel", **SIZES, num_key_value_heads=2, head_dim=16, sliding_window=5
         ),
         tokenizer="BPE",
         pooling=Pooling.LAST_TOKEN,
@@ -324,7 +293,7 @@ def theirs(case: Case, tmp_path: Path) -> Any:
         byte_level = processors.ByteLevel(trim_offsets=False)  # as in the file of Qwen3
         is_byte_level = case.tokenizer == "byte-level BPE"
         tokenizer.post_processor = processors.Sequence([*[byte_level] * is_byte_level, template])
-    saved: Any = PreTrainedTokenizerFast
+    saved: Any = transformers().PreTrainedTokenizerFast
     saved(tokenizer_object=tokenizer).save_pretrained(tmp_path)
     kinds = ["Transformer", "Pooling", *["Dense"] * len(case.dense), "Normalize"]
     places = ["", *(f"{number}_{kind}" for number, kind in enumerate(kinds) if number)]
@@ -355,7 +324,7 @@ def test_vectors_and_maps_are_those_of_transformers(
     case: Case, theirs: Any, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     served, ours = load_folder(tmp_path)
-    reference = PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    reference = transformers().PreTrainedTokenizerFast.from_pretrained(tmp_path)
     texts = [ours.config.prompts["query"] + text for text in TEXTS]
     ids = [served.tokenizer.tokenize(text).tokenized.ids for text in texts]
     assert ids == [reference(text.strip())["input_ids"] for text in texts]
@@ -392,7 +361,8 @@ def test_prompt_may_be_left_out_of_pooling(case: Case, theirs: Any, tmp_path: Pa
     options = {"pooling_mode": [*Pooling], "include_prompt": False}
     write_json(tmp_path / "1_Pooling" / "config.json", options)
     served, ours = load_folder(tmp_path)
-    reader, tokenizer = served.reader, PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    reader = served.reader
+    tokenizer = transformers().PreTrainedTokenizerFast.from_pretrained(tmp_path)
     has_end = not case.around or case.around[-1] != "$A"
     jobs, expected = [], []
     for prompt, text in itertools.product(("", PROMPT), TEXTS):
@@ -464,7 +434,7 @@ def test_long_texts_have_whole_blocks_outside_a_window(tmp_path: Path) -> None:
     """Of 1,500 tokens, fused attention computes blocks of keys that are all excluded."""
     torch.manual_seed(6)
     sizes = SIZES | MODERN | {"max_position_embeddings": 1600, "local_attention": 128}
-    theirs: Any = ModernBertModel(ModernBertConfig(**sizes))
+    theirs: Any = new_model("ModernBertModel", **sizes)
     theirs.eval().save_pretrained(tmp_path)
     ours = load_embedding_model(EmbeddingFiles("long", tmp_path, tmp_path), CPU, "float32")
     ids = np.random.default_rng(7).integers(999, size=1500).tolist()
@@ -477,7 +447,8 @@ def test_long_texts_have_whole_blocks_outside_a_window(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_are_those_of_transformers(name: str) -> None:
     x = torch.linspace(-9, 9, 100)
-    assert_close(LAYER_ACTIVATIONS[ACTIVATIONS[name]](x), ACT2FN[name](x))
+    theirs = transformers().activations.ACT2FN[name]
+    assert_close(LAYER_ACTIVATIONS[ACTIVATIONS[name]](x), theirs(x))
 
 
 BUCKETS = {"model_type": "deberta-v2", **DEBERTA}
@@ -537,7 +508,7 @@ def test_each_family_is_in_the_table_of_the_docs() -> None:
 
 
 def test_language_model_without_modules_is_no_embedding_model(tmp_path: Path) -> None:
-    Qwen3Model(Qwen3Config(**SIZES)).save_pretrained(tmp_path)
+    new_model("Qwen3Model", **SIZES).save_pretrained(tmp_path)
     KINDS["byte-level BPE"]().save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(CheckpointNotFoundError, match=r"has no modules\.json"):
         find_embedding_models(str(tmp_path))

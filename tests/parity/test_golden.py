@@ -47,11 +47,10 @@ def test_each_sentence_alone(engine: Engine, name: str) -> None:
         assert greedy_ids(engine, [source]) == [target]
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_sentences_that_come_at_any_time(engine: Engine, name: str, seed: int) -> None:
+def test_sentences_that_come_at_any_time(engine: Engine, name: str) -> None:
     """Each sentence comes twice, in any order, some steps after the one before it; now and then
     a stranger is admitted too and aborted later, so that rows move."""
-    chance = random.Random(seed)
+    chance = random.Random(1)
     sources, targets = columns(name)
     waiting = [*range(len(sources))] * 2
     chance.shuffle(waiting)

@@ -12,25 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
-from transformers import (
-    M2M100Config,
-    M2M100ForConditionalGeneration,
-    MarianConfig,
-    MarianMTModel,
-    MBartConfig,
-    MBartForConditionalGeneration,
-    MT5Config,
-    MT5ForConditionalGeneration,
-    T5Config,
-    T5ForConditionalGeneration,
-)
 
 from model.architectures.stack import EncoderDecoder
 from model.backends.encoder_batch import encode_padded
 from model.checkpoints.build import new_engine, read_hugging_face
 from model.checkpoints.weights import load_weights
 from model.sequence import DecodingOptions, EngineLimits, Sequence
-from tests.hf_files import randomize
+from tests.hf_files import new_model, randomize
 from tests.tiny import decoder_inputs, forced_pass, forced_weights, pad, translate
 
 LANGUAGES = [60, 61, 62]
@@ -78,24 +66,24 @@ GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 
 
 def marian(**changes: Any) -> Any:
-    return MarianMTModel(MarianConfig(**{**SETTINGS, **MARIAN, **changes}))
+    return new_model("MarianMTModel", **{**SETTINGS, **MARIAN, **changes})
 
 
 def m2m100(**changes: Any) -> Any:
-    return M2M100ForConditionalGeneration(M2M100Config(**{**SETTINGS, **changes}))
+    return new_model("M2M100ForConditionalGeneration", **{**SETTINGS, **changes})
 
 
 def mbart(**changes: Any) -> Any:
     own = {"decoder_start_token_id": 2, "forced_eos_token_id": None}
-    return MBartForConditionalGeneration(MBartConfig(**{**SETTINGS, **own, **changes}))
+    return new_model("MBartForConditionalGeneration", **{**SETTINGS, **own, **changes})
 
 
 def t5(**changes: Any) -> Any:
-    return T5ForConditionalGeneration(T5Config(**{**T5, **changes}))
+    return new_model("T5ForConditionalGeneration", **{**T5, **changes})
 
 
 def mt5(**changes: Any) -> Any:
-    return MT5ForConditionalGeneration(MT5Config(**{**T5, **GATED, **changes}))
+    return new_model("MT5ForConditionalGeneration", **{**T5, **GATED, **changes})
 
 
 # What makes each, what its config has that the others' have not, whether its targets begin with the
@@ -145,7 +133,7 @@ def sequences(
     """Each to another language than the one before it."""
     config = model.config
     generator = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(1, 20, (count,), generator=generator).tolist()
+    lengths = torch.randint(1, 14, (count,), generator=generator).tolist()
     tokens = [torch.randint(4, 60, (n,), generator=generator).tolist() for n in lengths]
     firsts = [LANGUAGES[i % 3] if config.forces_first else None for i in range(count)]
     return [
@@ -203,12 +191,12 @@ def generate(theirs: Any, ours: EncoderDecoder, sequence: Sequence) -> tuple[lis
 @torch.no_grad()
 def test_greedy_targets_their_logits_and_scores_are_the_same(models: Models) -> None:
     theirs, ours = models
-    given = sequences(ours, 6, seed=5)
-    results = translate(new_engine(ours, EngineLimits(max_rows=5)), given)
-    scored = sequences(ours, 6, seed=5, options=DecodingOptions(return_scores=True))
+    given = sequences(ours, 4, seed=5)
+    results = translate(new_engine(ours, EngineLimits(max_rows=3)), given)
+    scored = sequences(ours, 4, seed=5, options=DecodingOptions(return_scores=True))
     scores = translate(new_engine(ours, EngineLimits()), scored)
     targets = [results[i][0].tokens for i in range(len(given))]
-    assert len(set(map(tuple, targets))) >= 5
+    assert len(set(map(tuple, targets))) >= 3
     for sequence, target in zip(given, targets, strict=True):
         expected, expected_logits = generate(theirs, ours, sequence)
         assert target == expected
@@ -227,7 +215,7 @@ def test_greedy_targets_their_logits_and_scores_are_the_same(models: Models) -> 
 def test_beams_are_the_same(models: Models) -> None:
     """Their rule for the end of a search, as early_stopping=False has it, is ours."""
     theirs, ours = models
-    given = sequences(ours, 6, seed=7, options=DecodingOptions(beam_size=4, num_hypotheses=4))
+    given = sequences(ours, 4, seed=7, options=DecodingOptions(beam_size=4, num_hypotheses=4))
     results = translate(new_engine(ours, EngineLimits()), given)
     for sequence in given:
         best = results[sequence.id][0]

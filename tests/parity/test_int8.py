@@ -51,7 +51,7 @@ def test_logits_follow_the_rule(built_in: dict[str, ModelFiles], engine: Engine,
     all that comes after it by about 0.1; most sentences meet none."""
     plain = Int8Marian(built_in[name].weights)
     medians = []
-    for sentence in sentences(name)[:6]:
+    for sentence in sentences(name)[:4]:
         source, target = sentence["source"], sentence["target"]
         mask = torch.ones(1, len(source), dtype=torch.bool)
         with torch.inference_mode():
@@ -59,7 +59,7 @@ def test_logits_follow_the_rule(built_in: dict[str, ModelFiles], engine: Engine,
         difference = np.abs(logits[0].numpy() - plain.logits(source, target))
         assert difference.max() < 4.0
         medians.append(float(np.median(difference)))
-    assert sorted(medians)[2] < 1e-4
+    assert sorted(medians)[1] < 1e-4
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
@@ -68,13 +68,13 @@ def test_native_code_computes_the_same(engine: Engine, name: str, library: Libra
     runner = NativeRunner(engine.model, engine.limits, None, library)
     plain = TorchRunner(engine.model, engine.limits)
     medians = []
-    for sentence in sentences(name)[:7]:
+    for sentence in sentences(name)[:4]:
         pair = sentence["source"], sentence["target"]
         found, wanted = forced_log_probs(runner, *pair), forced_log_probs(plain, *pair)
         difference = np.abs(np.delete(found, 1, axis=-1) - np.delete(wanted, 1, axis=-1))
         assert difference.max() < 4.0
         medians.append(float(np.median(difference)))
-    assert sum(median < 1e-4 for median in medians) >= 3, medians
+    assert sum(median < 1e-4 for median in medians) >= 2, medians
 
 
 def test_a_sentence_is_the_same_alone_and_in_a_batch(engine: Engine, name: str) -> None:

@@ -14,16 +14,6 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import nn
-from transformers import (
-    BertConfig,
-    BertModel,
-    ModernBertConfig,
-    ModernBertModel,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    Qwen3ForSequenceClassification,
-)
 
 from model.checkpoints.embedding import load_cross_encoder_model
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles, read_cross_encoder
@@ -36,7 +26,7 @@ from service.tasks.embedding.inputs import ScoreParameters
 from service.tasks.reranking import ids_of, tokenize
 from tests.attention_jobs import pair_results
 from tests.embedding_reference import CPU, embed_alone_and_together
-from tests.hf_files import randomize
+from tests.hf_files import new_model, randomize, transformers
 from tests.text_tokenizers import KINDS
 from tests.tiny_cross_encoder import (
     FAMILIES,
@@ -81,7 +71,7 @@ def their_inputs(
     family: str, query: str, text: str, has_segments: bool | None = None, **options: Any
 ) -> Any:
     """Returns the inputs of a model of transformers, by its own tokenizer."""
-    kind: Any = PreTrainedTokenizerFast
+    kind: Any = transformers().PreTrainedTokenizerFast
     side = options.pop("side", "right")
     theirs = kind(tokenizer_object=pair_tokenizer(family), pad_token="<pad>", truncation_side=side)
     is_typed = family in SEGMENTED if has_segments is None else has_segments
@@ -171,10 +161,7 @@ PROMPTS = "config_sentence_transformers.json"
 
 
 MODERN: dict[str, Any] = {**SIZES, **IDS, "max_position_embeddings": 200}
-ENCODERS: dict[str, Any] = {
-    "bert": lambda: BertModel(BertConfig(**SIZES)),
-    "modernbert": lambda: ModernBertModel(ModernBertConfig(**MODERN)),
-}
+ENCODERS = {"bert": ("BertModel", SIZES), "modernbert": ("ModernBertModel", MODERN)}
 PACKAGE = "sentence_transformer.modules"
 PARTS = [
     ("1_Pooling", f"{PACKAGE}.pooling.Pooling"),
@@ -186,7 +173,8 @@ PARTS = [
 
 def write_modular(folder: Path, family: str) -> tuple[Any, nn.Sequential]:
     torch.manual_seed(4)
-    encoder = ENCODERS[family]()
+    kind, config = ENCODERS[family]
+    encoder = new_model(kind, **config)
     randomize(encoder, seed=6)
     encoder.save_pretrained(folder)
     pair_tokenizer(family).save(str(folder / "tokenizer.json"))
@@ -269,9 +257,9 @@ def qwen_tokenizer() -> Tokenizer:
     return made
 
 
-def write_qwen(folder: Path, kind: Any = Qwen3ForCausalLM, **options: Any) -> Any:
+def write_qwen(folder: Path, kind: str = "Qwen3ForCausalLM", **options: Any) -> Any:
     torch.manual_seed(3)
-    model = kind(Qwen3Config(**QWEN, **options))
+    model = new_model(kind, **QWEN, **options)
     randomize(model, seed=8)
     model.save_pretrained(folder)
     qwen_tokenizer().save(str(folder / "tokenizer.json"))
@@ -331,7 +319,7 @@ def test_qwen3_reranker_without_modules_is_known_by_its_name(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("is_modular", [True, False])
 def test_converted_reranker_has_a_classifier(tmp_path: Path, is_modular: bool) -> None:
-    model = write_qwen(tmp_path, Qwen3ForSequenceClassification)
+    model = write_qwen(tmp_path, "Qwen3ForSequenceClassification")
     if is_modular:
         make_modular(tmp_path)
     ids, scores = ids_and_scores(tmp_path, TEXTS)

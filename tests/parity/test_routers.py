@@ -13,13 +13,12 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import BertConfig, BertForMaskedLM, BertModel
 
 from model.encoding.embedding import EmbeddingJob, embed
 from model.errors import CheckpointError
 from service.tasks.embedding.embedder import prompted
 from tests.embedding_reference import load_folder
-from tests.hf_files import randomize
+from tests.hf_files import new_model, randomize
 from tests.parity.test_splade import BERT, SIZES, dense
 from tests.tiny_text import WORDS, change_json, tokenizer, write_dense, write_json, write_modules
 
@@ -50,8 +49,8 @@ def save_table(folder: Path, table: Tensor, name: str) -> Tensor:
     return table
 
 
-def save_bert(folder: Path, kind: Any) -> Any:
-    model = kind(BertConfig(**SIZES, **BERT))
+def save_bert(folder: Path, kind: str) -> Any:
+    model = new_model(kind, **SIZES, **BERT)
     randomize(model, seed=7)
     model.save_pretrained(folder)
     tokenizer().save(str(folder / "tokenizer.json"))
@@ -68,7 +67,7 @@ def write_sparse(folder: Path, document: str = "document_0_Transformer") -> tupl
     weights = torch.rand(len(WORDS), generator=torch.Generator().manual_seed(4))
     weights[WORDS.index("hello")] = 0
     save_table(folder / routes["query"][0], weights, "weight")
-    theirs = save_bert(folder / document, BertForMaskedLM)
+    theirs = save_bert(folder / document, "BertForMaskedLM")
     task = {"transformer_task": "fill-mask", "module_output_name": "token_embeddings"}
     write_json(folder / document / "sentence_bert_config.json", task)
     pooling = {"pooling_strategy": "max", "activation_function": "log1p_relu"}
@@ -84,7 +83,7 @@ def write_means(folder: Path) -> tuple[Tensor, Any]:
     write(folder, routes, ["Router", "Normalize"])
     table = torch.randn(len(WORDS), 32, generator=torch.Generator().manual_seed(4))
     save_table(folder / "query_0_StaticEmbedding", table, "embedding.weight")
-    theirs = save_bert(folder / "document_0_Transformer", BertModel)
+    theirs = save_bert(folder / "document_0_Transformer", "BertModel")
     write_json(folder / "document_1_Pooling" / "config.json", {"pooling_mode": "mean"})
     prompts = {"query": "query : ", "document": ""}
     write_json(folder / "config_sentence_transformers.json", {"prompts": prompts})
@@ -94,7 +93,7 @@ def write_means(folder: Path) -> tuple[Tensor, Any]:
 def write_asym(folder: Path, document: str = "document") -> tuple[list[Tensor], Any]:
     routes = {"query": ["query_0_Dense"], document: [f"{document}_0_Dense"]}
     write(folder, routes, ["Transformer", "Pooling", "Router"], "2_Router")
-    theirs = save_bert(folder, BertModel)
+    theirs = save_bert(folder, "BertModel")
     write_json(folder / "1_Pooling" / "config.json", {"pooling_mode": "cls"})
     generator, matrices = torch.Generator().manual_seed(6), []
     for place in ("query_0_Dense", f"{document}_0_Dense"):

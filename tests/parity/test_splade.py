@@ -9,19 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    DistilBertConfig,
-    DistilBertForMaskedLM,
-    RobertaConfig,
-    RobertaForMaskedLM,
-)
 
 from model.encoding.embedding import EmbeddingJob, Vectors, embed
 from model.errors import CheckpointError
 from tests.embedding_reference import embed_alone_and_together, load_folder
-from tests.hf_files import randomize
+from tests.hf_files import new_model, randomize
 from tests.tiny_text import WORDS, change_json, tokenizer, write_json, write_modules
 
 POOLING = "1_SpladePooling"
@@ -34,17 +26,17 @@ BERT: dict[str, Any] = {
     "intermediate_size": 64,
 }
 DISTIL: dict[str, Any] = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
-CASES: dict[str, Any] = {
-    "bert": (BertForMaskedLM, lambda: BertConfig(**SIZES, **BERT)),
-    "bert, relu": (BertForMaskedLM, lambda: BertConfig(**SIZES, **BERT, hidden_act="relu")),
-    "distilbert": (DistilBertForMaskedLM, lambda: DistilBertConfig(**SIZES, **DISTIL)),
-    "roberta": (RobertaForMaskedLM, lambda: RobertaConfig(**SIZES, **BERT)),
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("BertForMaskedLM", BERT),
+    "bert, relu": ("BertForMaskedLM", {**BERT, "hidden_act": "relu"}),
+    "distilbert": ("DistilBertForMaskedLM", DISTIL),
+    "roberta": ("RobertaForMaskedLM", BERT),
 }
 
 
 def write(folder: Path, case: str = "bert", **pooling: Any) -> Any:
     kind, config = CASES[case]
-    model = kind(config())
+    model = new_model(kind, **SIZES, **config)
     randomize(model, seed=7)
     model.save_pretrained(folder)
     tokenizer().save(str(folder / "tokenizer.json"))

@@ -40,6 +40,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "own output": OWN_OUTPUT,
     "three tables": {"tied_embeddings_all": False},
 }
+BOTH = ("ssru post-norm", "self-attention pre-norm")
+"""Models with both decoders and both places of norms, which are also written in other types."""
 
 # Logits are of size 10 to 60 and come out of sums of float32 products; 7e-5 was measured.
 FLOAT32: dict[str, float] = {"atol": 2e-4, "rtol": 1e-5}
@@ -59,11 +61,12 @@ def our_model(path: Path, dtype: torch.dtype = torch.float32) -> EncoderDecoder:
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype"),
-    [(float32_item, torch.float64), (float16_item, torch.float32), (mixed_item, torch.float32)],
-    ids=["fp32", "fp16", "int8"],
+    ("name", "kind", "dtype"),
+    [
+        *((name, float32_item, torch.float64) for name in MODELS),
+        *((name, kind, torch.float32) for name in BOTH for kind in (float16_item, mixed_item)),
+    ],
 )
-@pytest.mark.parametrize("name", list(MODELS))
 def test_a_tiny_model_is_the_same_in_plain_float64(
     tmp_path: Path, name: str, kind: Callable[[str, Array], Item], dtype: torch.dtype
 ) -> None:

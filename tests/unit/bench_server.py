@@ -7,6 +7,7 @@ import contextlib
 import json
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ def served(answer: Answer) -> Iterator[str]:
                 reply = answer(request.split()[1].decode(), self.rfile.read(length))
                 if reply is None:
                     return
+                time.sleep(0.002)  # clients send at once again, and would keep a processor busy
                 self.wfile.write(reply)
 
     class Server(socketserver.ThreadingTCPServer):

@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.tasks.alignment.alignment import (
     Alignment,
     align,
-    input_spans,
-    merge,
     moved,
     text_span,
     word_spans,
@@ -78,32 +75,6 @@ def test_target_that_was_cut_ends_with_a_word_of_one_token(tokenizer: Tokenizer)
     """Else the words put into a decoder would not be whole."""
     side = tokenizer.detokenize(tokenizer.encode("it is unbelievably"))
     assert word_spans(side)[-1] == (len(side.ids) - 1, len(side.ids))
-
-
-def test_words_put_in_are_the_start_and_all_but_the_last() -> None:
-    assert input_spans([(0, 2), (2, 3), (3, 6), (6, 7)]) == [(0, 1), (1, 3), (3, 4), (4, 7)]
-
-
-def test_word_is_attended_to_by_sum_and_attends_by_mean() -> None:
-    weights = np.arange(24, dtype=np.float32).reshape(1, 1, 4, 6)
-    merged = merge(weights, [(0, 1), (1, 4)], [(0, 2), (2, 5), (5, 6)])
-    assert merged.dtype == np.float32
-    assert merged.tolist() == [[[[1, 9, 5], [25, 45, 17]]]]
-
-
-@given(data=st.data())
-def test_merged_rows_sum_to_one(data: st.DataObject) -> None:
-    def spans_of(sizes: list[int]) -> list[tuple[int, int]]:
-        ends = np.cumsum(sizes).tolist()
-        return [(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-
-    sizes = st.lists(st.integers(1, 4), min_size=1, max_size=6)
-    rows, columns = data.draw(sizes), data.draw(sizes)
-    noise = np.random.default_rng(0).random((2, 3, sum(rows), sum(columns)), dtype=np.float32)
-    weights = noise / noise.sum(-1, keepdims=True)
-    merged = merge(weights, spans_of(rows), spans_of(columns))
-    assert merged.shape == (2, 3, len(rows), len(columns))
-    assert_allclose(merged.sum(-1), 1, atol=1e-6)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from model.layers.attention import (
     attention,
     attention_weights,
     fuse_projections,
-    mask_bias,
 )
 
 A = torch.tensor([[0.5, 0.1, 0.1, 0.2], [0.1, 0.5, 0.2, 0.1], [0.5, 0.1, 0.2, 0.1]])
@@ -17,12 +16,6 @@ A = torch.tensor([[0.5, 0.1, 0.1, 0.2], [0.1, 0.5, 0.2, 0.1], [0.5, 0.1, 0.2, 0.
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def padded_bias(*lengths: int) -> Tensor:
-    """(B, 1, 1, S) for sources of these lengths, padded to the longest."""
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return mask_bias(mask, torch.float32)[:, None, None, :]
 
 
 def rounded(x: Tensor) -> list[list[float]]:
@@ -38,16 +31,6 @@ def test_the_example_worked_by_hand() -> None:
             [0.35, 0.25, 0.17, 0.13],
             [0.38, 0.22, 0.17, 0.13],
         ]
-
-
-@pytest.mark.parametrize("queries", [1, 5])
-@pytest.mark.parametrize("is_masked", [True, False])
-def test_fused_and_explicit_attention_agree(queries: int, is_masked: bool) -> None:
-    query, key, value = normal(3, 2, queries, 8), normal(3, 2, 6, 8, seed=1), normal(3, 2, 6, 8)
-    bias = padded_bias(6, 4, 1) if is_masked else None
-    weights = attention_weights(query, key, bias)
-    assert weights.shape == (3, 2, queries, 6)
-    assert_close(attention(query, key, value, bias), weights @ value)
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2])

@@ -78,20 +78,6 @@ def test_query_has_all_options_of_the_request() -> None:
     assert attention_query(UNTRAINED, asked) == expected
 
 
-def test_fault_of_the_model_package_becomes_the_clients() -> None:
-    """tests/unit/test_inspection.py has all of these faults."""
-    with pytest.raises(InvalidRequestError, match=r"^Invalid request: layers 0, 1, 0 name the"):
-        attention_query(UNTRAINED, request(layers=[0, 1, 0]))
-
-
-def test_bertviz_is_refused_unlike_numbers_of_layers() -> None:
-    config = tiny_config(encoder_layers=5)
-    kinds = ["encoder", "cross"]
-    with pytest.raises(InvalidRequestError, match="5 of encoder, 2 of cross"):
-        attention_query(config, request(kinds=kinds, format="bertviz"))
-    attention_query(config, request(kinds=kinds, layers=[0], format="bertviz"))
-
-
 def test_steps_are_counted_from_the_front() -> None:
     fields = {"text": "x", "model": "m", "layer": -1, "head": -2, "query": -3}
     wanted = StepsRequest.model_validate(fields)

@@ -158,7 +158,7 @@ def test_bodies_are_sent_in_turn_from_the_offset() -> None:
         seen.append(body.decode())
         return reply_bytes(200, body)
 
-    found = run(answer, seconds=0.1, offset=8)
+    found = run(answer, seconds=0.5, offset=8)
     assert found.requests > 0
     assert found.errors == {}
     assert seen[:7] == [BODIES[(3 + i) % 5] for i in range(7)]

@@ -63,10 +63,10 @@ def cuda_runner(engine: Engine) -> CudaRunner:
 
 
 def test_translations_are_those_of_the_plain_runner(family: Family) -> None:
-    sources = tiny_sources(60)
+    sources = tiny_sources(45, longest=20)
     targets = greedy_ids(cuda_engine(family), sources)
     assert targets == greedy_ids(plain_engine(family), sources)
-    assert len(set(map(tuple, targets))) > 40
+    assert len(set(map(tuple, targets))) > 30
 
 
 def test_log_probs_are_those_of_the_plain_runner(family: Family) -> None:
@@ -86,7 +86,7 @@ def test_vocabulary_of_any_size_gives_the_same_translations(family: Family) -> N
     engine = Engine(CudaRunner(family.model(**changes), LIMITS), LIMITS)
     assert cuda_runner(engine).logits.shape[1] == 128
     options = [*OPTIONS, DecodingOptions(2, 2, prefix=(9, 7))]
-    sequences = [Sequence(i, s, options[i % 4]) for i, s in enumerate(tiny_sources(30))]
+    sequences = [Sequence(i, s, options[i % 4]) for i, s in enumerate(tiny_sources(16))]
     found = translate(engine, sequences)
     plain = Engine(TorchRunner(family.model(**changes), LIMITS), LIMITS)
     for name, hypotheses in translate(plain, sequences).items():
@@ -118,7 +118,7 @@ def test_searches_are_those_of_the_plain_runner(
         Sequence(
             i, [7, *source], SEARCHES[chance.randrange(8)], 9 if changes["forces_first"] else None
         )
-        for i, source in enumerate(tiny_sources(60, longest=20))
+        for i, source in enumerate(tiny_sources(32, longest=20))
     ]
     expected = translate(Engine(TorchRunner(model, limits), limits), sequences)
     engine, waiting, ended = Engine(CudaRunner(model, limits), limits), [*sequences], 0
@@ -128,11 +128,11 @@ def test_searches_are_those_of_the_plain_runner(
             if chance.random() < 0.5:
                 break
         if chance.random() < 0.1:
-            engine.abort(chance.randrange(60))
+            engine.abort(chance.randrange(32))
         for done in engine.step():
             assert_same_hypotheses(done.hypotheses, expected[done.id])
             ended += 1
-    assert ended > 40
+    assert ended > 20
     assert not cuda_runner(engine).search_rows
 
 
@@ -190,7 +190,7 @@ def test_only_candidates_of_a_fixed_shortlist_are_chosen(family: Family) -> None
     runners = [
         kind(family.model(**changes), LIMITS, FIXED_SHORTLIST) for kind in (CudaRunner, TorchRunner)
     ]
-    sequences = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(30))]
+    sequences = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(15))]
     found, plain = (translate(Engine(runner, LIMITS), sequences) for runner in runners)
     for name, hypotheses in plain.items():
         assert_same_hypotheses(found[name], hypotheses)
@@ -228,8 +228,8 @@ def test_a_row_that_moves_before_its_first_step_keeps_its_first_token(kind: Any)
 
 
 def test_what_a_cleared_engine_held_leaves_no_trace(family: Family) -> None:
-    engine, sources = cuda_engine(family), tiny_sources(50)
-    engine.admit([Sequence(i, source) for i, source in enumerate(sources[:40])])
+    engine, sources = cuda_engine(family), tiny_sources(40, longest=20)
+    engine.admit([Sequence(i, source) for i, source in enumerate(sources)])
     engine.step()
     engine.step()
     cuda_runner(engine).cache.memory_value.fill_(torch.nan)  # as after a step that went wrong
@@ -262,14 +262,14 @@ def test_recorded_attention_is_that_of_a_second_pass(family: Family, layer: int 
     options = [RECORDED, DecodingOptions(), RECORDED, replace(OPTIONS[2], return_attention=True)]
     sequences = [
         Sequence(number, source, options[number % 4])
-        for number, source in enumerate(tiny_sources(80, longest=30))
+        for number, source in enumerate(tiny_sources(40, longest=30))
     ]
     waiting = [*sequences]
     while waiting or engine.num_rows:
         if engine.free_rows >= 12:
             engine.admit([waiting.pop() for _ in range(min(4, len(waiting)))])
         if chance.random() < 0.2:
-            engine.abort(chance.randrange(80))
+            engine.abort(chance.randrange(40))
         for done in engine.step():
             sequence = sequences[done.id]
             if sequence.id % 4 == 3:  # a search
@@ -280,10 +280,10 @@ def test_recorded_attention_is_that_of_a_second_pass(family: Family, layer: int 
 
 
 def test_recording_changes_no_token(family: Family) -> None:
-    sources = tiny_sources(60)
+    sources = tiny_sources(45, longest=20)
     recorded = [Sequence(number, source, RECORDED) for number, source in enumerate(sources)]
     found = translate(cuda_engine(family), recorded)
-    assert [found[number][0].tokens for number in range(60)] == greedy_ids(
+    assert [found[number][0].tokens for number in range(45)] == greedy_ids(
         cuda_engine(family), sources
     )
 
@@ -321,7 +321,7 @@ def addresses(runner: CudaRunner) -> list[int]:
 def test_what_a_graph_reads_never_moves(family: Family) -> None:
     engine = cuda_engine(family)
     before = addresses(cuda_runner(engine))
-    sources = [*tiny_sources(50), [*range(2, 42), 0]]
+    sources = [*tiny_sources(30, longest=15), [*range(2, 42), 0]]
     translate(engine, [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(sources)])
     engine.clear()
     assert addresses(cuda_runner(engine)) == before
@@ -329,7 +329,7 @@ def test_what_a_graph_reads_never_moves(family: Family) -> None:
 
 def test_what_is_captured_looks_at_no_value(family: Family) -> None:
     """On the meta device there are none: what waits for a device to know one fails there."""
-    runner = CudaRunner(family.model().to("meta"), replace(LIMITS, max_rows=16))
+    runner = CudaRunner(family.model().to("meta"), replace(LIMITS, max_rows=8))
     calls = list(runner._shapes())
     with torch.inference_mode():
         for function, shape in calls:
@@ -370,9 +370,9 @@ def test_every_step_is_of_a_shape_that_is_captured(
         run(getattr(runner, getattr(function, "__name__", "")), *shape)
 
     monkeypatch.setattr(runner.graphs, "run", noting)
-    greedy_ids(engine, tiny_sources(80))
-    kinds = [*OPTIONS, RECORDED]
-    translate(engine, [Sequence(i, s, kinds[i % 4]) for i, s in enumerate(tiny_sources(40))])
+    greedy_ids(engine, tiny_sources(45, longest=15))
+    kinds, sources = [*OPTIONS, RECORDED], tiny_sources(30, longest=15)
+    translate(engine, [Sequence(i, s, kinds[i % 4]) for i, s in enumerate(sources)])
     assert ran <= captured
     assert {name for name, _ in ran} == {name for name, _ in captured}
     assert len([name for name, _ in ran if name == "_search_step"]) >= 2

@@ -290,8 +290,9 @@ async def test_repeated_mark_needs_little_memory_and_time(
 
     20 MB of one mark took 2.8 GB in Markdown.
     """
-    pages = [MARKED[suffix].replace("{}", mark * (2**16 // len(mark))) for mark in MARKS]
-    reader.max_bytes = (64 if suffix in (".md", ".srt") else 7) * 2**20
+    num_chars, megabytes = (2**15, 32) if suffix in (".md", ".srt") else (2**16, 7)
+    pages = [MARKED[suffix].replace("{}", mark * (num_chars // len(mark))) for mark in MARKS]
+    reader.max_bytes = megabytes * 2**20
     refused = []
     for page in pages:
         try:

@@ -21,6 +21,7 @@ from tests.tiny import (
     LIMITS,
     VOCAB_SIZE,
     Family,
+    assert_greedy,
     assert_same_hypotheses,
     forced_pass,
     greedy_ids,
@@ -29,7 +30,6 @@ from tests.tiny import (
     tiny_model,
     tiny_sources,
     translate,
-    uncached_greedy,
 )
 
 GREEDY = DecodingOptions()
@@ -47,13 +47,13 @@ def test_cached_decoding_is_uncached_decoding(family: Family) -> None:
     ended = sum(target[-1] == 0 for target in targets)
     assert 3 <= ended <= 19
     for source, target in zip(sources[:3], targets, strict=False):
-        assert target == uncached_greedy(model, source)
+        assert_greedy(model, source, target)
 
 
 @pytest.mark.parametrize("options", [SCORED, BEAM], ids=["greedy", "beam"])
 def test_cached_logits_are_teacher_forced_logits(family: Family, options: DecodingOptions) -> None:
     """For every hypothesis of a beam too: its rows change places with those of its parents."""
-    model, sources = family.model(), tiny_sources(5, longest=13)
+    model, sources = family.model(), tiny_sources(3, longest=13)
     sequences = [Sequence(i, source, options) for i, source in enumerate(sources)]
     results = translate(new_engine(model, LIMITS), sequences)
     for i, source in enumerate(sources):
@@ -77,19 +77,12 @@ def teacher_forced(model: EncoderDecoder, source: list[int], target: list[int]) 
 def test_a_batch_translates_as_one_alone(
     family: Family, shortlist: Shortlist | None, options: DecodingOptions
 ) -> None:
-    model, sources = family.model(), tiny_sources(5, longest=10)
+    model, sources = family.model(), tiny_sources(3, longest=10)
     sequences = [Sequence(i, source, options) for i, source in enumerate(sources)]
     together = translate(new_engine(model, LIMITS, shortlist), sequences)
     for sequence in sequences:
         alone = translate(new_engine(model, LIMITS, shortlist), [sequence])
         assert_same_hypotheses(together[sequence.id], alone[sequence.id])
-
-
-def finish(engine: Engine) -> dict[int, list[int]]:
-    finished: dict[int, list[int]] = {}
-    while engine.num_rows:
-        finished |= {result.id: result.hypotheses[0].tokens for result in engine.step()}
-    return finished
 
 
 def test_greedy_and_beams_share_a_batch(family: Family) -> None:
@@ -113,7 +106,7 @@ def test_greedy_and_beams_share_a_batch(family: Family) -> None:
 def test_target_continues_its_prefix(family: Family, beam_size: int) -> None:
     """Other sequences in the batch, greedy and searched, are as they are alone."""
     model, (source, *others) = family.model(), tiny_sources(4, longest=12)
-    own, prefix = uncached_greedy(model, source), (9, 7, 12)
+    (own,), prefix = greedy_ids(new_engine(model, LIMITS), [source]), (9, 7, 12)
     given = DecodingOptions(beam_size, beam_size, prefix=prefix)
     mixed = [GREEDY, SCORED, DecodingOptions(2, 2)]
     sequences = [Sequence(0, source, given)]
@@ -123,7 +116,7 @@ def test_target_continues_its_prefix(family: Family, beam_size: int) -> None:
         assert tuple(hypothesis.tokens[:3]) == prefix
         assert hypothesis.log_probs[:3] == [0.0, 0.0, 0.0]
     if beam_size == 1:
-        assert found[0][0].tokens == uncached_greedy(model, source, prefix)
+        assert_greedy(model, source, found[0][0].tokens, prefix)
         first = replace(given, prefix=tuple(own[: len(own) // 2]))
         again = translate(new_engine(model, LIMITS), [Sequence(0, source, first)])
         assert again[0][0].tokens == own
@@ -166,19 +159,6 @@ def test_a_wide_beam_finds_the_most_probable_target(family: Family) -> None:
 
 
 # Rows, limits, figures
-
-
-def test_an_aborted_sequence_frees_its_rows(family: Family) -> None:
-    model = family.model()
-    sources = tiny_sources(3, longest=12)
-    expected = greedy_ids(new_engine(model, LIMITS), sources)
-    engine = new_engine(model, LIMITS)
-    engine.admit([Sequence(0, sources[0]), Sequence(1, sources[1], BEAM), Sequence(2, sources[2])])
-    assert engine.free_rows == 3
-    assert engine.abort(1)
-    assert engine.free_rows == 6
-    assert not engine.abort(1)
-    assert finish(engine) == {0: expected[0], 2: expected[2]}
 
 
 def test_a_sequence_is_aborted_after_its_shortlists_outgrew_their_place() -> None:
@@ -227,15 +207,8 @@ def test_unknown_and_padding_are_never_generated(family: Family) -> None:
 def test_a_model_with_a_start_token_decodes_as_it_is_taught(family: Family) -> None:
     model, source = family.model(start_id=63), tiny_sources(1)[0]
     target = greedy_ids(new_engine(model, LIMITS), [source])[0]
-    assert target == uncached_greedy(model, source)
-    assert target != uncached_greedy(family.model(), source)
-
-
-def test_nothing_admitted_is_nothing_done(family: Family) -> None:
-    engine = new_engine(family.model(), LIMITS)
-    engine.admit([])
-    assert engine.step() == []
-    assert engine.drain_stats() == []
+    assert_greedy(model, source, target)
+    assert target != greedy_ids(new_engine(family.model(), LIMITS), [source])[0]
 
 
 def test_clear_forgets_every_sequence(family: Family) -> None:

@@ -3,9 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES as M2M100
-from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB
 
+from model.checkpoints.families.translation_folder import LANGUAGE_CODES
 from model.checkpoints.languages import Sides, distinct_tags, sides_in, to_tag
 from service.text import language_codes
 from service.text.language_codes import (
@@ -15,10 +14,18 @@ from service.text.language_codes import (
     normalize_code,
 )
 from service.text.language_names import code_of
+from tests.hf_files import transformers
 
 
-@pytest.mark.parametrize("codes", [NLLB, M2M100["m2m100"]], ids=["nllb-200", "m2m100"])
-def test_every_code_of_a_model_has_a_tag_of_its_own(codes: list[str]) -> None:
+@pytest.fixture(scope="module")
+def nllb() -> list[str]:
+    codes: list[str] = transformers().models.nllb.tokenization_nllb.FAIRSEQ_LANGUAGE_CODES
+    return codes
+
+
+@pytest.mark.parametrize("is_nllb", [True, False], ids=["nllb-200", "m2m100"])
+def test_every_code_of_a_model_has_a_tag_of_its_own(nllb: list[str], is_nllb: bool) -> None:
+    codes = nllb if is_nllb else LANGUAGE_CODES["m2m100"]
     tags = distinct_tags(codes)
     assert tags.keys() == set(codes)
     assert len(set(tags.values())) == len(codes)
@@ -55,8 +62,10 @@ def test_codes_of_the_same_tags_are_told_apart(codes: str) -> None:
         ("swh_Latn", "sw"),
     ],
 )
-def test_script_is_named_where_it_does_not_go_without_saying(code: str, tag: str) -> None:
-    assert distinct_tags(NLLB)[code] == tag
+def test_script_is_named_where_it_does_not_go_without_saying(
+    nllb: list[str], code: str, tag: str
+) -> None:
+    assert distinct_tags(nllb)[code] == tag
 
 
 @pytest.mark.parametrize(
@@ -92,7 +101,7 @@ def test_languages_are_read_from_a_name(name: object, sides: Sides) -> None:
     assert sides_in(name) == sides
 
 
-def test_offered_codes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offered_codes_are_read_once(nllb: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each inexact code, such as every code of DeepL, once cost a look at 200 offered codes."""
     read: list[str] = []
 
@@ -101,7 +110,7 @@ def test_offered_codes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return normalize_code(code)
 
     monkeypatch.setattr(language_codes, "normalize_code", counted)
-    offered = [*distinct_tags(NLLB).values()]
+    offered = [*distinct_tags(nllb).values()]
     found = [match_language(code, offered) for code in ("EN", "PT-BR", "zh", "xx")]
     assert found == ["en", "pt", "zh-Hans", None]
     assert len(read) <= len(offered) + 4

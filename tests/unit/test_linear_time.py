@@ -89,10 +89,10 @@ UNITS = (
 ).split(" ")
 UNITS = [*UNITS, *" \n\t\u00a0\x1e", "a\n", "a ", "A ", "- ", " \n", "a\tb\n", " (a)", '](a "']
 
-SHORT, LONG = 160, 1280
+SHORT, LONG = 80, 640
 """Numbers of characters of the two texts with a unit."""
 
-FLOOR_SECONDS = 0.02
+FLOOR_SECONDS = 0.01
 """CPU time below which a function is fast enough."""
 
 MAX_RATIO = 30

@@ -12,19 +12,6 @@ from typing import Any
 import pytest
 import torch
 from sentencepiece import SentencePieceProcessor
-from transformers import (
-    M2M100Config,
-    M2M100ForConditionalGeneration,
-    M2M100Tokenizer,
-    MBart50Tokenizer,
-    MBartConfig,
-    MBartForConditionalGeneration,
-    NllbTokenizer,
-    T5Config,
-    T5ForConditionalGeneration,
-    T5Tokenizer,
-)
-from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.families import hf_config
@@ -38,9 +25,11 @@ from tests.hf_files import (
     SENTENCE,
     SOURCE_TEXT,
     greedy_targets,
+    new_model,
     pieces_model,
     randomize,
     save_tokenizer,
+    transformers,
     write_multilingual,
 )
 from tests.tiny import translate
@@ -94,12 +83,13 @@ def t5_pieces(kind: str) -> bytes:
 def write_t5(folder: Path, kind: str, **changes: Any) -> Any:
     """Writes a folder as save_pretrained does, and returns the tokenizer of transformers."""
     theirs = save_tokenizer(
-        folder, T5Tokenizer, "spiece.model", t5_pieces(kind), extra_ids=2 if kind == "t5" else 0
+        folder, "T5Tokenizer", "spiece.model", t5_pieces(kind), extra_ids=2 if kind == "t5" else 0
     )
     own: dict[str, Any] = {"task_specific_params": PROMPTS}
     if kind == "madlad":
         own = {"feed_forward_proj": "gated-gelu", "pad_token_id": 1, "eos_token_id": 2}
-    config = T5Config(
+    model = new_model(
+        "T5ForConditionalGeneration",
         vocab_size=len(theirs) + 28,
         d_model=16,
         d_kv=4,
@@ -108,7 +98,6 @@ def write_t5(folder: Path, kind: str, **changes: Any) -> Any:
         num_heads=3,
         **{**own, "decoder_start_token_id": 0, **changes},
     )
-    model = T5ForConditionalGeneration(config)
     randomize(model, seed=4)
     model.save_pretrained(folder)
     if "task_specific_params" in own:  # version 5 of transformers no longer saves them
@@ -118,7 +107,7 @@ def write_t5(folder: Path, kind: str, **changes: Any) -> Any:
 
 def write_mbart(folder: Path, **changes: Any) -> Any:
     theirs = save_tokenizer(
-        folder, MBart50Tokenizer, "sentencepiece.bpe.model", pieces_model(tuple(SOURCE_TEXT))
+        folder, "MBart50Tokenizer", "sentencepiece.bpe.model", pieces_model(tuple(SOURCE_TEXT))
     )
     sizes = {
         f"{side}_{part}": number
@@ -127,7 +116,7 @@ def write_mbart(folder: Path, **changes: Any) -> Any:
     }
     own = {"vocab_size": len(theirs), "d_model": 16, "max_position_embeddings": 40}
     start = {"decoder_start_token_id": 2, "forced_eos_token_id": None}
-    model = MBartForConditionalGeneration(MBartConfig(**{**sizes, **own, **start, **changes}))
+    model = new_model("MBartForConditionalGeneration", **{**sizes, **own, **start, **changes})
     randomize(model, seed=5)
     model.save_pretrained(folder)
     return theirs
@@ -215,7 +204,7 @@ def test_ids_of_m2m100_are_those_of_transformers(tmp_path: Path, text: str) -> N
     folder = tmp_path / "en-pt"
     write_folder(folder, "m2m")
     vocabulary, pieces = str(folder / "vocab.json"), str(folder / "sentencepiece.bpe.model")
-    make: Any = M2M100Tokenizer
+    make: Any = transformers().M2M100Tokenizer
     theirs = make(vocabulary, pieces, src_lang="en")
     _, *expected = theirs(text)["input_ids"]  # theirs has 100 languages, before this one others
     assert load_vocabularies(read_folder(folder)).source.tokenize(text).ids[1:] == expected
@@ -258,19 +247,19 @@ def test_ids_of_mbart_are_those_of_transformers(tmp_path: Path, text: str) -> No
     assert vocabularies.first_id == theirs.convert_tokens_to_ids("pt_XX")
 
 
-TRANSLATED: dict[str, tuple[Callable[[Path], Any], Any, list[str]]] = {
-    "m2m": (write_m2m, M2M100ForConditionalGeneration, ["af-en", "en-pt", "pt-af"]),
-    "nllb": (write_nllb, M2M100ForConditionalGeneration, ["en-zh-Hans", "pt-zh-Hant", "pt-en"]),
-    "small": (write_small, M2M100ForConditionalGeneration, ["af-en", "en-pt", "pt-af"]),
-    "t5": (write_t5_folder, T5ForConditionalGeneration, ["en-de"]),
-    "madlad": (write_madlad, T5ForConditionalGeneration, ["de-pt", "pt-fr-CA"]),
-    "mbart": (write_mbart, MBartForConditionalGeneration, ["en-zh", "de-en"]),
+TRANSLATED: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
+    "m2m": (write_m2m, ["af-en", "en-pt", "pt-af"]),
+    "nllb": (write_nllb, ["en-zh-Hans", "pt-zh-Hant", "pt-en"]),
+    "small": (write_small, ["af-en", "en-pt", "pt-af"]),
+    "t5": (write_t5_folder, ["en-de"]),
+    "madlad": (write_madlad, ["de-pt", "pt-fr-CA"]),
+    "mbart": (write_mbart, ["en-zh", "de-en"]),
 }
 
 
-@pytest.mark.parametrize(("write", "make", "pairs"), TRANSLATED.values(), ids=TRANSLATED)
+@pytest.mark.parametrize(("write", "pairs"), TRANSLATED.values(), ids=TRANSLATED)
 def test_translations_are_those_of_transformers(
-    tmp_path: Path, write: Callable[[Path], None], make: Any, pairs: list[str]
+    tmp_path: Path, write: Callable[[Path], None], pairs: list[str]
 ) -> None:
     """In one batch, sequences to different languages, and each sequence alone."""
     write(tmp_path / "model")
@@ -283,7 +272,8 @@ def test_translations_are_those_of_transformers(
         ids = vocabularies.source.tokenize(text).ids
         given.append(Sequence(len(given), ids, first_id=vocabularies.first_id))
     found = translate(engine, given)
-    expected = greedy_targets(make.from_pretrained(tmp_path / "model"), given, engine.config)
+    theirs = transformers().AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "model")
+    expected = greedy_targets(theirs, given, engine.config)
     assert [found[each.id][0].tokens for each in given] == expected
     assert len(set(map(tuple, expected))) >= 3
     for sequence, tokens in zip(given, expected, strict=True):
@@ -408,7 +398,7 @@ def test_list_of_languages_may_be_named_alone(tmp_path: Path) -> None:
     folder = tmp_path / "m2m100"
     languages = [f"__{code}__" for code in codes.LANGUAGE_CODES["m2m100"]]
     first = write_multilingual(folder, "m2m", languages)
-    make: Any = M2M100Tokenizer
+    make: Any = transformers().M2M100Tokenizer
     files = str(folder / "vocab.json"), str(folder / "sentencepiece.bpe.model")
     theirs = make(*files, src_lang="en")
     (folder / "special_tokens_map.json").unlink()
@@ -424,9 +414,8 @@ def test_list_of_languages_may_be_named_alone(tmp_path: Path) -> None:
 
 
 def test_lists_of_languages_are_those_of_transformers() -> None:
-    assert codes.LANGUAGE_CODES == {
-        name: list(listed) for name, listed in FAIRSEQ_LANGUAGE_CODES.items()
-    }
+    theirs = transformers().models.m2m_100.tokenization_m2m_100.FAIRSEQ_LANGUAGE_CODES
+    assert codes.LANGUAGE_CODES == {name: list(listed) for name, listed in theirs.items()}
 
 
 @pytest.mark.parametrize("name", ["en-ja", "ja-en"])
@@ -471,9 +460,9 @@ def test_tokenizer_json_alone_has_the_ids_of_both_tokenizers(tmp_path: Path) -> 
     folder, languages = tmp_path / "nllb", LANGUAGES["nllb"]
     pieces = pieces_model(tuple(SOURCE_TEXT), model_type="bpe")
     theirs = save_tokenizer(
-        folder, NllbTokenizer, "sentencepiece.bpe.model", pieces, extra_special_tokens=languages
+        folder, "NllbTokenizer", "sentencepiece.bpe.model", pieces, extra_special_tokens=languages
     )
-    model = M2M100ForConditionalGeneration(M2M100Config(vocab_size=len(theirs) + 2, **SIZES))
+    model = new_model("M2M100ForConditionalGeneration", vocab_size=len(theirs) + 2, **SIZES)
     randomize(model, seed=2)
     model.save_pretrained(folder)
     (files,) = find_models(str(tmp_path))

@@ -138,7 +138,7 @@ class Play:
             await settle()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 async def test_every_request_ends_once_and_no_capacity_leaks(
     seed: int, scheduler: Scheduler
 ) -> None:

@@ -10,11 +10,8 @@ from torch import Tensor, nn
 
 from model.architectures.stack import Decoder, EncoderDecoder
 from model.backends import encoder_batch
-from model.backends.encoder_batch import PackedBatch, encode_padded
-from model.encoding.capture_pass import CapturedJob, TeacherForcedPass, run_encoder
+from model.encoding.capture_pass import TeacherForcedPass
 from model.inspection.captures import maps as map_capture
-from model.inspection.captures.capture import Slices
-from model.inspection.captures.factory import new_captures
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
@@ -26,7 +23,6 @@ from model.inspection.query import (
 )
 from model.inspection.results import AttentionTrace
 from model.layers.block import SSRU
-from model.sequence import batches
 from tests.attention_jobs import (
     NORMS_OF_HEADS,
     Array,
@@ -40,7 +36,7 @@ from tests.attention_jobs import (
     results,
     steps,
 )
-from tests.tiny import Family, explicit_attention, forced_weights, pad, quantized
+from tests.tiny import Family, forced_weights, pad, quantized
 
 ENCODER, DECODER, CROSS = AttentionKind
 PAIRS = random_pairs(9)
@@ -79,29 +75,6 @@ def test_weights_are_those_of_the_padded_explicit_pass(family: Family) -> None:
             whole = stacked[:, :, : values.shape[2], : values.shape[3]]
             assert_allclose(values, whole, rtol=0, atol=1e-5)
             assert not stacked[:, :, : values.shape[2], values.shape[3] :].any()
-
-
-def test_hidden_states_are_those_of_explicit_attention(family: Family, precision: str) -> None:
-    model = CHANGES[precision](family.model())
-    query = resolve_query(model.config, [ENCODER, CROSS])
-    job = AttentionJob(*PAIRS[3], (query,))
-    recorded = CapturedJob(job, new_captures(job, model.device, 128))
-    with torch.inference_mode():
-        batch = last(run_encoder(model.encoder, [recorded], 128))
-        memory = batch.read()[None, : len(job.source)]
-        with explicit_attention():
-            expected = encode_padded(model.encoder, *pad([job.source]))
-    tolerance = 0.1 if precision == "bfloat16" else 1e-4
-    torch.testing.assert_close(memory, expected, rtol=0, atol=tolerance)
-
-
-def last(slices: Slices[PackedBatch]) -> PackedBatch:
-    def whole() -> Slices[None]:
-        found.append((yield from slices))
-
-    found: list[PackedBatch] = []
-    assert all(slice is None for slice in whole())
-    return found[0]
 
 
 def test_a_sentence_gets_the_same_alone_and_beside_others(
@@ -150,21 +123,6 @@ def test_no_slice_works_on_more_than_its_tokens(
         total += sum(seen)
         seen.clear()
     assert total >= 40 + 50  # the feed-forward of the layers but the last
-
-
-@pytest.mark.parametrize(
-    ("lengths", "expected"),
-    [
-        ([3, 7, 1], [[3, 7], [1]]),
-        ([1, 50, 1], [[1], [50], [1]]),
-        ([50], [[50]]),
-        ([], []),
-    ],
-)
-def test_a_batch_has_so_many_tokens_or_one_item(
-    lengths: list[int], expected: list[list[int]]
-) -> None:
-    assert [*batches(lengths, lengths, 10)] == expected
 
 
 REDUCTIONS: dict[Reduction, Callable[[Array], Array]] = {
@@ -262,23 +220,6 @@ def test_steps_add_up_and_are_those_of_the_weights(model: EncoderDecoder) -> Non
             moved = found.weighted @ found.output_weight[:, own].T  # (S, D)
             row = norms[kind][layer, head, token, :columns]
             assert_allclose(np.linalg.norm(moved, axis=-1), row, rtol=1e-4, atol=1e-5)
-
-
-def test_the_result_of_the_steps_is_what_the_layer_adds(family: Family) -> None:
-    """Of float32: it is the fused kernel's output, which the model goes on with."""
-    model, pair = family.model(), PAIRS[6]
-    seen: dict[AttentionKind, list[Tensor]] = {ENCODER: [], CROSS: []}
-    names = {
-        ENCODER: "encoder.layers.1.mixer.out",
-        CROSS: "decoder.layers.0.cross_attention.out",
-    }
-    for kind, name in names.items():
-        module = model.get_submodule(name)
-        module.register_forward_hook(lambda _, __, y, kind=kind: seen[kind].append(y[0]))
-    maps(model, [pair])
-    for kind, layer, token in ((ENCODER, 1, 0), (ENCODER, 1, 5), (CROSS, 0, 4)):
-        found = steps(model, pair, TraceQuery(kind, layer, 1, token))
-        assert_allclose(found.result, seen[kind][0][token].numpy(), rtol=0, atol=1e-5)
 
 
 def test_jobs_of_all_sorts_share_a_pass(model: EncoderDecoder, precision: str) -> None:

@@ -6,29 +6,22 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
-from numpy.typing import NDArray
-from torch import Tensor
 
 from model.architectures.stack import TextEncoder
-from model.backends.encoder_batch import PackedBatch, encode_padded, run_layers
 from model.config import TextEncoderConfig
 from model.encoding.capture_pass import TextCapturePass
 from model.errors import AttentionQueryError, InputError
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
-    AttentionNorm,
     AttentionQuery,
     TraceQuery,
     attention_layers,
     resolve_query,
     resolve_trace,
 )
-from model.layers.attention import attention_weights
-from model.layers.positions import bias_rows
 from tests.attention_jobs import assert_steps_add_up, finished, text_maps, text_steps
 from tests.text_models import text_config
-from tests.tiny import pad
 
 ENCODER, DECODER, CROSS = AttentionKind
 LENGTHS = [7, 2, 7, 1, 31, 40]
@@ -56,55 +49,6 @@ def new_encoder(config: TextEncoderConfig) -> TextEncoder:
 def texts() -> list[list[int]]:
     rng = np.random.default_rng(3)
     return [rng.integers(50, size=length).tolist() for length in LENGTHS]
-
-
-@torch.no_grad()
-def explicit(encoder: TextEncoder, ids: list[int]) -> tuple[NDArray[np.float32], list[Tensor]]:
-    """All weights (L, H, T, T) by the layers' own forward, and what goes into each layer."""
-    positions = torch.arange(len(ids))[None]
-    x = encoder.embedding.parts(torch.tensor([ids]), positions, len(ids) - 1).embedded
-    bias = None
-    if encoder.relative_bias is not None:
-        bias = bias_rows(encoder.relative_bias(len(ids)), 0, len(ids), len(ids))
-    states, weights = [], []
-    for layer in encoder.blocks:
-        states.append(x[0])
-        query, key, value = layer.project(x, positions)
-        found = attention_weights(query, key, bias)
-        module, residual = layer.attention()
-        x = layer.add_feed_forward(residual.after(x, module.merge(found @ value)))
-        weights.append(found[0].numpy())
-    return np.stack(weights), states
-
-
-@pytest.mark.parametrize("slice_tokens", [128, 16, 1])
-def test_weights_are_those_of_explicit_attention(encoder: TextEncoder, slice_tokens: int) -> None:
-    """So the fused kernel's hidden states, from which they are made, are its own as well."""
-    for ids, found in zip(
-        texts(), text_maps(encoder, texts(), slice_tokens=slice_tokens), strict=True
-    ):
-        assert_allclose(found, explicit(encoder, ids)[0], rtol=0, atol=1e-5)
-        assert_allclose(found.sum(-1, dtype=np.float64), 1.0, rtol=0, atol=1e-5)
-
-
-def test_a_text_gets_the_same_alone_and_beside_others(encoder: TextEncoder) -> None:
-    for ids, found in zip(texts(), text_maps(encoder, texts()), strict=True):
-        assert_allclose(text_maps(encoder, [ids])[0], found, rtol=0, atol=1e-6)
-
-
-def test_values_norms_are_of_what_each_head_adds(encoder: TextEncoder) -> None:
-    """Weights times the length of v W_O, head by head."""
-    ids = texts()[4]
-    (found,) = text_maps(encoder, [ids], norm=AttentionNorm.VALUE_NORMS)
-    weights, states = explicit(encoder, ids)
-    for number, layer in enumerate(encoder.blocks):
-        module, _ = layer.attention()
-        size = 16 // module.num_heads
-        values = torch.split(module.value(states[number]).detach(), size, dim=1)
-        matrices = torch.split(module.out.weight.detach(), size, dim=1)
-        for head, (value, matrix) in enumerate(zip(values, matrices, strict=True)):
-            norms = (value @ matrix.T).norm(dim=1).numpy()
-            assert_allclose(found[number, head], weights[number, head] * norms, atol=1e-4)
 
 
 def test_steps_add_up_and_are_those_of_the_weights(encoder: TextEncoder) -> None:
@@ -153,17 +97,6 @@ def test_only_the_encoder_can_be_asked_about() -> None:
             resolve_query(config, [kind])
     steps = resolve_trace(config, TraceQuery(ENCODER, -1, -1, -1), 5, 0)
     assert steps == TraceQuery(ENCODER, 5, 3, 4)
-
-
-def test_padded_texts_have_the_states_of_packed_ones(encoder: TextEncoder) -> None:
-    source, mask = pad(texts())
-    with torch.inference_mode():
-        states = encode_padded(encoder, source, mask)
-        for ids, found in zip(texts(), states, strict=True):
-            batch = PackedBatch(encoder, [ids])
-            for _ in run_layers(batch, 100):
-                pass
-            torch.testing.assert_close(found[: len(ids)], batch.read()[: len(ids)])
 
 
 @torch.no_grad()

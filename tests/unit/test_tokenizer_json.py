@@ -9,7 +9,6 @@ import pytest
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, pre_tokenizers
-from transformers import T5Tokenizer
 
 from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
 from model.tokenization.tokenizer import Tokenizer
@@ -24,7 +23,7 @@ T5_IDS = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
 
 def test_every_field_is_that_of_the_original_file(tmp_path: Path) -> None:
     pieces = pieces_model(tuple(SOURCE_TEXT), **T5_IDS)
-    save_tokenizer(tmp_path, T5Tokenizer, "spiece.model", pieces, extra_ids=2)
+    save_tokenizer(tmp_path, "T5Tokenizer", "spiece.model", pieces, extra_ids=2)
     proto: Any = sentencepiece_model_pb2
     made, original = proto.ModelProto(), proto.ModelProto()
     made.ParseFromString(sentencepiece_model(tmp_path / "tokenizer.json"))
@@ -96,7 +95,7 @@ def test_file_that_cannot_be_read_is_refused(
     message: str,
 ) -> None:
     save_tokenizer(
-        tmp_path, T5Tokenizer, "spiece.model", pieces_model(tuple(SOURCE_TEXT), **T5_IDS)
+        tmp_path, "T5Tokenizer", "spiece.model", pieces_model(tuple(SOURCE_TEXT), **T5_IDS)
     )
     path = tmp_path / "tokenizer.json"
     content = json.loads(path.read_text("utf-8"))

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from model.architectures.stack import EncoderDecoder
-from model.backends.encoder_batch import PackedBatch, encode_padded, run_layers
+from model.backends.encoder_batch import encode_padded
 from model.config import NormPosition
 from model.encoding import embedding as encoding
 from model.encoding.embedding import EmbeddingJob, MeanOfMemory, Vectors
 from model.errors import InputError
-from tests.tiny import VOCAB_SIZE, pad, tiny_config, tiny_model
+from tests.tiny import VOCAB_SIZE, tiny_config, tiny_model
 
 TEXTS = [[5, 6, 7, 0], [8, 0], [9] * 30 + [0], [5, 6, 0]]
 
@@ -45,14 +45,3 @@ def test_what_cannot_be_computed_is_refused(
 ) -> None:
     with pytest.raises(error):
         encoding.embed(MeanOfMemory(model), [EmbeddingJob(ids)])
-
-
-def test_padded_texts_have_the_memory_of_packed_ones(model: EncoderDecoder) -> None:
-    source, mask = pad(TEXTS)
-    with torch.inference_mode():
-        memory = encode_padded(model.encoder, source, mask)
-        for ids, found in zip(TEXTS, memory, strict=True):
-            batch = PackedBatch(model.encoder, [ids])
-            for _ in run_layers(batch, 100):
-                pass
-            torch.testing.assert_close(found[: len(ids)], batch.read()[: len(ids)])
