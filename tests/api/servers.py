@@ -115,8 +115,18 @@ class AnyServer(MeasuredServer):
     def post(self, path: str, **request: Any) -> httpx.Response:
         return self.begin("POST", path, **request).result(LIMIT_SECONDS)
 
+    def reply(self, path: str, body: Any, **request: Any) -> Any:
+        """Posts JSON, and returns the JSON of a reply of status 200."""
+        response = self.post(path, json=body, **request)
+        assert response.status_code == 200, response.text
+        return response.json()
+
     def translate(self, q: str | list[str], **fields: Any) -> httpx.Response:
         return self.begin_translate(q, **fields).result(LIMIT_SECONDS)
+
+    def translated(self, q: str | list[str], **fields: Any) -> Any:
+        """Returns the JSON of a translation of status 200."""
+        return self.reply("/translate", translation(q, **fields))
 
     def until_ready(self) -> Self:
         supervisor = self.core.supervisor

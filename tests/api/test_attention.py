@@ -27,9 +27,7 @@ def asking(text: str | list[str] = CAT, **fields: Any) -> dict[str, Any]:
 
 
 def ask(server: AnyServer, text: str | list[str] = CAT, **fields: Any) -> dict[str, Any]:
-    response = server.post("/attention", json=asking(text, **fields))
-    assert response.status_code == 200, response.text
-    body: dict[str, Any] = response.json()
+    body: dict[str, Any] = server.reply("/attention", asking(text, **fields))
     return body
 
 

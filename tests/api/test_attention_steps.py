@@ -12,9 +12,7 @@ pytestmark = pytest.mark.checkpoint
 
 
 def steps(server: Server, **fields: Any) -> dict[str, Any]:
-    response = server.post("/attention/steps", json=asking(**fields))
-    assert response.status_code == 200, response.text
-    body: dict[str, Any] = response.json()
+    body: dict[str, Any] = server.reply("/attention/steps", asking(**fields))
     return body
 
 

@@ -25,9 +25,8 @@ def translate(
     server: Server, *texts: str, path: str = "/translate", **query: Any
 ) -> list[dict[str, Any]]:
     params = {**V3, "to": "pt", "from": "en", **query}
-    response = server.post(path, params=params, json=[{"Text": text} for text in texts])
-    assert response.status_code == 200, response.text
-    found: list[dict[str, Any]] = response.json()
+    body = [{"Text": text} for text in texts]
+    found: list[dict[str, Any]] = server.reply(path, body, params=params)
     return found
 
 

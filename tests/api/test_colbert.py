@@ -23,16 +23,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyServer]:
 
 
 def vectors(server: AnyServer, *texts: str, **fields: Any) -> list[np.ndarray]:
-    response = server.post("/embed_all", json={"inputs": [*texts], "model": "colbert", **fields})
-    assert response.status_code == 200, response.text
-    return [np.array(each) for each in response.json()]
+    body = {"inputs": [*texts], "model": "colbert", **fields}
+    return [np.array(each) for each in server.reply("/embed_all", body)]
 
 
 def scores(server: AnyServer, **fields: Any) -> dict[int, float]:
     body = {"query": QUERY, "texts": TEXTS, "raw_scores": True, **fields}
-    response = server.post("/rerank", json=body)
-    assert response.status_code == 200, response.text
-    return {each["index"]: each["score"] for each in response.json()}
+    return {each["index"]: each["score"] for each in server.reply("/rerank", body)}
 
 
 def test_vectors_have_length_1_and_queries_are_filled(server: AnyServer) -> None:
@@ -95,7 +92,5 @@ def test_other_requests_are_refused(
 
 def test_attention_is_that_of_a_document(server: AnyServer) -> None:
     body = {"text": QUERY, "task": "embed", "model": "colbert"}
-    response = server.post("/attention", json=body)
-    assert response.status_code == 200, response.text
-    pieces = response.json()["items"][0]["source"]["tokens"]
+    pieces = server.reply("/attention", body)["items"][0]["source"]["tokens"]
     assert pieces == ["[CLS]", "[D] ", "hello", "world", "[SEP]"]

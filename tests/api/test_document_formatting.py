@@ -1,11 +1,10 @@
 """Documents with formatted words: the translated words have the formatting of their sources."""
 
-import re
-
 import pytest
 from lxml import etree
 
 from tests.api.servers import Server
+from tests.api.test_translate_file import fetch, send
 from tests.archives import docx, epub, members, odt, run
 from tests.workers import until
 
@@ -18,11 +17,7 @@ NOTE = (
 
 
 def translated(server: Server, name: str, data: bytes | str) -> bytes:
-    form = {"source": "en", "target": "pt"}
-    sent = server.post("/translate_file", files={"file": (name, data)}, data=form)
-    assert sent.status_code == 200, sent.text
-    url: str = sent.json()["translatedFileUrl"]
-    return server.get(re.sub("^https?://[^/]+", "", url)).content
+    return fetch(server, send(server, name, data)).content
 
 
 def shown(xml: bytes | str) -> list[str]:

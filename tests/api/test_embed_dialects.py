@@ -43,9 +43,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 
 def post(server: Server, path: str, **body: Any) -> Any:
-    response = server.post(path, json=body)
-    assert response.status_code == 200, response.text
-    return response.json()
+    return server.reply(path, body)
 
 
 def floats(values: Any) -> Vectors:

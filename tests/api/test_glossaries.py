@@ -1,7 +1,6 @@
 """Glossaries: DeepL's routes of versions 2 and 3, and translations that use terms."""
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from service.errors import InvalidRequestError, NotFoundError
 from tests.api.conftest import Serve, ServeApart, shared
 from tests.api.servers import AnyServer, Server, assert_error
+from tests.api.test_translate_file import fetch, send
 from tests.workers import LIMIT_SECONDS, Script
 
 ENTRIES = "cat\tfelino\nhouse\tmansão"
@@ -204,16 +204,12 @@ def test_terms_are_used_by_both_dialects(server: Server) -> None:
 
 def test_terms_are_used_in_documents(serve: Serve, tmp_path: Path) -> None:
     server = serve(state=str(tmp_path), files=True)
-    form = {"source": "en", "target": "pt", "glossary": create(server)["glossary_id"]}
-    files = {"file": ("a.txt", "The cat is here.")}
-    sent = server.post("/translate_file", files=files, data=form).json()
-    path = re.sub("^https?://[^/]+", "", sent["translatedFileUrl"])
-    assert server.get(path).text == "The felino is here."
-    reply = server.post("/translate_file", files=files, data={**form, "source": "auto"})
-    assert_error(reply, InvalidRequestError)
-    assert "a glossary needs the source language" in reply.json()["error"]
-    reply = server.post("/translate_file", files=files, data={**form, "glossary": "x"})
-    assert_error(reply, NotFoundError)
+    glossary = create(server)["glossary_id"]
+    document = "a.txt", "The cat is here."
+    assert fetch(server, send(server, *document, glossary=glossary)).text == "The felino is here."
+    refused = send(server, *document, glossary=glossary, source="auto")
+    assert_error(refused, InvalidRequestError, "a glossary needs the source language")
+    assert_error(send(server, *document, glossary="x"), NotFoundError)
 
 
 def test_terms_are_used_in_html(server: Server) -> None:

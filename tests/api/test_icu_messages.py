@@ -1,6 +1,5 @@
 """Messages in ICU MessageFormat are translated by every route, with every option."""
 
-import re
 from typing import Any
 
 import httpx
@@ -9,6 +8,7 @@ import pytest
 from service.text.messages import read_message
 from tests.api.conftest import Serve
 from tests.api.servers import AnyServer
+from tests.api.test_translate_file import fetch, send
 from tests.icu import MESSAGES, SYNTAXES, parsed, structure, texts
 from tests.workers import Script
 
@@ -32,9 +32,7 @@ def assert_translated(sources: list[str], found: list[str]) -> None:
 
 
 def test_messages_are_translated(real_server: AnyServer) -> None:
-    response = real_server.translate([*REAL, "The red house.", BAD])
-    assert response.status_code == 200, response.text
-    *found, plain, _ = response.json()["translatedText"]
+    *found, plain, _ = real_server.translated([*REAL, "The red house.", BAD])["translatedText"]
     assert_translated(REAL, found)
     assert plain == "A casa vermelha."
     assert found[0].startswith("Você tem {n, plural, one {# ")
@@ -46,13 +44,8 @@ def test_messages_are_translated(real_server: AnyServer) -> None:
 @pytest.mark.parametrize("suffix", SYNTAXES)
 def test_messages_in_documents_are_translated(real_server: AnyServer, suffix: str) -> None:
     write, read = SYNTAXES[suffix]
-    form = {"source": "en", "target": "pt"}
-    sent = real_server.post(
-        "/translate_file", files={"file": (f"a{suffix}", write(REAL).encode())}, data=form
-    )
-    assert sent.status_code == 200, sent.text
-    path = re.sub("^https?://[^/]+", "", sent.json()["translatedFileUrl"])
-    assert_translated(REAL, read(real_server.get(path).content))
+    sent = send(real_server, f"a{suffix}", write(REAL))
+    assert_translated(REAL, read(fetch(real_server, sent).content))
 
 
 def test_deepl_translates_messages(real_server: AnyServer) -> None:

@@ -18,9 +18,7 @@ BLIND = {"heads": [{"kind": "cross"}]}
 
 def knock_out(server: AnyServer, *knockouts: Any, **fields: Any) -> dict[str, Any]:
     body = asking(**{"text": POOL, **fields}, knockouts=[*knockouts])
-    response = server.post("/attention/knockout", json=body)
-    assert response.status_code == 200, response.text
-    found: dict[str, Any] = response.json()
+    found: dict[str, Any] = server.reply("/attention/knockout", body)
     return found
 
 

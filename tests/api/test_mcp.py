@@ -296,6 +296,7 @@ def test_command_passes_on_the_messages_of_an_agent(live: LiveServer) -> None:
     asyncio.run(use())
 
 
+@pytest.mark.slow
 def test_signal_ends_the_command_while_stdin_is_open(live: LiveServer) -> None:
     arguments = ["-m", "service", "mcp", "--url", f"http://127.0.0.1:{live.port}"]
     pipe = subprocess.PIPE

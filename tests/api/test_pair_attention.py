@@ -23,9 +23,7 @@ def server(small_server: Server) -> Server:
 
 
 def ask(server: AnyServer, path: str = "/attention", **fields: Any) -> dict[str, Any]:
-    response = server.post(path, json={**PAIR, **fields})
-    assert response.status_code == 200, response.text
-    found: dict[str, Any] = response.json()
+    found: dict[str, Any] = server.reply(path, {**PAIR, **fields})
     return found
 
 

@@ -1,11 +1,8 @@
 """Short phrases come back without invented words, from the built-in models."""
 
-from typing import Any
-
 import pytest
 
 from tests.api.conftest import ServeAny
-from tests.api.servers import AnyServer
 
 pytestmark = pytest.mark.checkpoint
 
@@ -57,48 +54,41 @@ REPEATED_TO_ENGLISH = {
 }
 
 
-def translate(server: AnyServer, texts: list[str], **fields: Any) -> dict[str, Any]:
-    response = server.translate(texts, **fields)
-    assert response.status_code == 200, response.text
-    body: dict[str, Any] = response.json()
-    return body
-
-
 def test_phrases_have_no_invented_words(serve_real: ServeAny) -> None:
     server = serve_real(phrase_beam_size=4, guard_beam_size=2)
-    body = translate(server, [*PHRASES])
+    body = server.translated([*PHRASES])
     assert body == {"translatedText": [*PHRASES.values()]}
-    body = translate(server, [*TO_ENGLISH], source="pt", target="en")
+    body = server.translated([*TO_ENGLISH], source="pt", target="en")
     assert body == {"translatedText": [*TO_ENGLISH.values()]}
     for text, expected in PHRASES.items():
         assert server.translate(text).json() == {"translatedText": expected}
-    body = translate(server, ["Excuse me"])
+    body = server.translated(["Excuse me"])
     assert body["warnings"] == [[{"sentence": 0, "guard": "unsure"}]]
 
 
 def test_repeated_phrase_has_all_its_parts(serve_real: ServeAny) -> None:
     """The models add words to such texts, or lose half of them."""
     server = serve_real(phrase_beam_size=4)
-    body = translate(server, [*REPEATED])
+    body = server.translated([*REPEATED])
     assert body == {"translatedText": [*REPEATED.values()]}
-    body = translate(server, [*REPEATED_TO_ENGLISH], source="pt", target="en")
+    body = server.translated([*REPEATED_TO_ENGLISH], source="pt", target="en")
     assert body == {"translatedText": [*REPEATED_TO_ENGLISH.values()]}
-    body = translate(server, ["<b>Thank you</b>, thank you!"], format="html")
+    body = server.translated(["<b>Thank you</b>, thank you!"], format="html")
     assert body == {"translatedText": ["<b>Obrigado</b>, obrigado!"]}
-    body = translate(server, ["Thank you, thank you!"], return_alignment=True)
+    body = server.translated(["Thank you, thank you!"], return_alignment=True)
     assert [each["source_words"] for each in body["alignment"][0]] == [
         [[0, 5], [6, 9]],
         [[11, 16], [17, 20]],
     ]
     # Alternatives, scores and alignment are of the same translation.
     more = {"alternatives": 2, "return_scores": True}
-    body = translate(server, ["Open directory", "Thank you."], **more)
+    body = server.translated(["Open directory", "Thank you."], **more)
     assert body["translatedText"] == ["Abrir diretório", "Obrigado."]
     assert "Abrir o diretório" in body["alternatives"][0]
     first, second = (scores[0]["tokens"] for scores in body["scores"])
     assert [each["token"] for each in first] == ["▁Abrir", "▁diretório", "</s>"]
     assert second[0]["token"] == "▁Obrigado"
-    body = translate(server, ["Open directory"], return_alignment=True)
+    body = server.translated(["Open directory"], return_alignment=True)
     assert body["translatedText"] == ["Abrir diretório"]
     (alignment,) = body["alignment"][0]
     assert alignment["target_words"] == [[0, 5], [6, 15]]
@@ -109,6 +99,6 @@ def test_repeated_phrase_has_all_its_parts(serve_real: ServeAny) -> None:
 
 def test_phrase_of_a_server_without_beams_has_scores(serve_real: ServeAny) -> None:
     server = serve_real(phrase_beam_size=4, max_beam_size=1)
-    body = translate(server, ["Open directory"], return_scores=True)
+    body = server.translated(["Open directory"], return_scores=True)
     assert body["translatedText"] == ["Abrir diretório"]
     assert [each["token"] for each in body["scores"][0][0]["tokens"]][-1] == "</s>"

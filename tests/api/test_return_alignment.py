@@ -28,9 +28,7 @@ def num_passes(server: Server) -> float:
 
 
 def aligned(server: Server, q: str | list[str], **fields: Any) -> dict[str, Any]:
-    response = server.translate(q, return_alignment=True, **fields)
-    assert response.status_code == 200, response.text
-    body: dict[str, Any] = response.json()
+    body: dict[str, Any] = server.translated(q, return_alignment=True, **fields)
     return body
 
 

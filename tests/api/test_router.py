@@ -20,9 +20,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyServer]:
 
 
 def answer(server: AnyServer, path: str, **fields: Any) -> Any:
-    response = server.post(path, json=fields)
-    assert response.status_code == 200, response.text
-    return response.json()
+    return server.reply(path, fields)
 
 
 def test_purpose_chooses_the_form(server: AnyServer) -> None:

@@ -128,13 +128,8 @@ def test_uncaught_errors_and_warnings_are_json(configure: Configure) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        pytest.param("service.workers.worker", marks=pytest.mark.slow),
-        "service.http_workers.http_worker",
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["service.workers.worker", "service.http_workers.http_worker"])
 def test_child_that_cannot_start_says_so_in_json(module: str) -> None:
     result = subprocess.run(
         [sys.executable, "-m", module, "999"],

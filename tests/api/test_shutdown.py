@@ -107,11 +107,9 @@ def program(**settings: str) -> Iterator[Program]:
         running.end()
 
 
+@pytest.mark.slow
 @pytest.mark.checkpoint
-@pytest.mark.parametrize(
-    ("http_workers", "stop"),
-    [("1", signal.SIGINT), pytest.param("2", signal.SIGTERM, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("http_workers", "stop"), [("1", signal.SIGINT), ("2", signal.SIGTERM)])
 def test_signal_while_the_models_load_ends_the_program(
     http_workers: str, stop: signal.Signals
 ) -> None:

@@ -16,18 +16,12 @@ KIDS = "The kids were scared of the lions, so they left right away."
 LION = "The lion slept."
 
 
-def translated(server: Server, q: str | list[str], **fields: Any) -> Any:
-    response = server.translate(q, **fields)
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
 def test_translation_continues_its_prefix(aligning: Server) -> None:
-    own = translated(aligning, KIDS)["translatedText"]
+    own = aligning.translated(KIDS)["translatedText"]
     words = own.split()
     for prefix in (words[0], " ".join(words[:4]) + " ", own):
-        assert translated(aligning, KIDS, target_prefix=prefix)["translatedText"] == own
-    body = translated(aligning, KIDS, target_prefix="As meninas", return_alignment=True)
+        assert aligning.translated(KIDS, target_prefix=prefix)["translatedText"] == own
+    body = aligning.translated(KIDS, target_prefix="As meninas", return_alignment=True)
     assert body["translatedText"].startswith("As meninas ")
     assert len(body["translatedText"]) > 40
     for q, prefix in (
@@ -36,7 +30,7 @@ def test_translation_continues_its_prefix(aligning: Server) -> None:
         ("the house", "A casa."),
         ("He said “yes” to me.", "Ele disse “sim"),
     ):
-        found = translated(aligning, q, target_prefix=prefix)["translatedText"]
+        found = aligning.translated(q, target_prefix=prefix)["translatedText"]
         assert found.startswith(prefix), found
     (sentence,) = body["alignment"]
     first = [body["translatedText"][a:b] for a, b in sentence["target_words"][:2]]
@@ -44,18 +38,18 @@ def test_translation_continues_its_prefix(aligning: Server) -> None:
 
 
 def test_prefixes_of_a_list(real_server: Server) -> None:
-    plain = translated(real_server, [KIDS, LION])["translatedText"]
-    found = translated(real_server, [KIDS, LION], target_prefix=["", "Um leão"])["translatedText"]
+    plain = real_server.translated([KIDS, LION])["translatedText"]
+    found = real_server.translated([KIDS, LION], target_prefix=["", "Um leão"])["translatedText"]
     assert found[0] == plain[0]
     assert found[1] != plain[1]
     assert found[1].startswith("Um leão ")
-    both = translated(real_server, [KIDS, LION], target_prefix="Um")["translatedText"]
+    both = real_server.translated([KIDS, LION], target_prefix="Um")["translatedText"]
     assert all(text.startswith("Um") for text in both)
 
 
 def test_beams_begin_with_the_prefix(real_server: Server) -> None:
     fields = {"target_prefix": "As meninas", "alternatives": 3, "return_scores": True}
-    body = translated(real_server, KIDS, **fields)
+    body = real_server.translated(KIDS, **fields)
     texts = [body["translatedText"], *body["alternatives"]]
     assert len(texts) > 1
     assert all(text.startswith("As meninas ") for text in texts)
