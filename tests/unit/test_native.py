@@ -100,9 +100,9 @@ def native_engine(
 
 
 Changes = tuple[tuple[str, Any], ...]
-SOURCES, TARGET = tiny_sources(16, longest=36), [7, 3, 60, 0]
+SOURCES, TARGET = tiny_sources(10, longest=36), [7, 3, 60, 0]
 LONG: dict[str, Any] = {"max_length_factor": 1.5}
-BEAMS = [Sequence(i, s, DecodingOptions(4, 4)) for i, s in enumerate(tiny_sources(12))]
+BEAMS = [Sequence(i, s, DecodingOptions(4, 4)) for i, s in enumerate(tiny_sources(9))]
 
 
 @cache
@@ -114,7 +114,7 @@ def log_probs_of_pytorch(changes: Changes) -> list[Any]:
 @cache
 def targets_of_pytorch(changes: Changes, shortlist: AnyShortlist | None) -> list[list[int]]:
     runner = TorchRunner(int8_model(**dict(changes)), LIMITS, shortlist)
-    return greedy_ids(Engine(runner, LIMITS), tiny_sources(40))
+    return greedy_ids(Engine(runner, LIMITS), tiny_sources(20))
 
 
 @cache
@@ -160,7 +160,7 @@ def test_log_probs_are_those_of_pytorch(
     for source, b in zip(SOURCES, log_probs_of_pytorch(tuple(changes.items())), strict=True):
         a = forced_log_probs(found, source, TARGET)
         worst.append(np.abs(np.delete(a, 1, axis=-1) - np.delete(b, 1, axis=-1)).max())
-    assert sum(difference < 1e-3 for difference in worst) >= 8, worst
+    assert sum(difference < 1e-3 for difference in worst) >= 5, worst
     assert max(worst) < 2.0
 
 
@@ -178,9 +178,9 @@ def test_translations_are_those_of_pytorch(
 ) -> None:
     wanted = targets_of_pytorch(tuple(changes.items()), shortlist)
     engine = native_engine(int8_model(**changes), library, shortlist)
-    found = greedy_ids(engine, tiny_sources(40))
-    assert sum(a == b for a, b in zip(found, wanted, strict=True)) >= 34
-    assert len(set(map(tuple, found))) > 10
+    found = greedy_ids(engine, tiny_sources(20))
+    assert sum(a == b for a, b in zip(found, wanted, strict=True)) >= 17
+    assert len(set(map(tuple, found))) > 7
 
 
 @each_library
@@ -188,8 +188,8 @@ def test_translations_are_those_of_pytorch(
 def test_beams_are_those_of_pytorch(library: Library, changes: dict[str, Any]) -> None:
     engine = native_engine(int8_model(**LONG, **changes), library, tiny_shortlist(8))
     wanted, found = beams_of_pytorch(tuple(changes.items())), translate(engine, BEAMS)
-    same = [[h.tokens for h in found[i]] == [h.tokens for h in wanted[i]] for i in range(12)]
-    assert sum(same) >= 8
+    same = [[h.tokens for h in found[i]] == [h.tokens for h in wanted[i]] for i in range(9)]
+    assert sum(same) >= 6
 
 
 class SteppingRunner(NativeRunner):

@@ -157,12 +157,18 @@ class TestFirefox:
         assert pull.files(pull(PAIR)) == STUDENT
 
 
+@pytest.fixture(scope="module")
+def opus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("hub") / "opus-mt-en-de"
+    write_marian(folder)
+    return read_folder(folder)
+
+
 class TestHub:
     @pytest.fixture(autouse=True)
-    def _published(self, tmp_path: Path, pull: Pull) -> None:
+    def _published(self, opus: dict[str, bytes], pull: Pull) -> None:
         """A repository with more in it than a model needs."""
-        write_marian(tmp_path / "opus-mt-en-de")
-        files = pull.opus = read_folder(tmp_path / "opus-mt-en-de")
+        files = pull.opus = dict(opus)
         unneeded = ["tf_model.h5", "rust_model.ot", "pytorch_model.bin", "modeling_marian.py"]
         more = dict.fromkeys([*unneeded, "onnx/model.onnx", "README.md"], b"not needed" * 300)
         pull.registry.publish_repository(NAME, files | more)

@@ -336,7 +336,8 @@ def test_translations_by_the_kernel_are_those_of_the_plain_runner(
     triton: RowKernels, family: Family
 ) -> None:
     limits = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=256)
-    model, options = family.model(max_length_factor=1.5), [DecodingOptions(), DecodingOptions(2, 2)]
+    model = family.model(max_length_factor=1.5, encoder_layers=1, decoder_layers=1)
+    options = [DecodingOptions(), DecodingOptions(2, 2)]
     sequences = [Sequence(i, [9, 0], options[i]) for i in range(2)]
     runner = CudaRunner(model, limits)
     runner.kernels = triton

@@ -39,7 +39,7 @@ from tests.attention_jobs import (
 from tests.tiny import Family, forced_weights, pad, quantized
 
 ENCODER, DECODER, CROSS = AttentionKind
-PAIRS = random_pairs(9)
+PAIRS = random_pairs(9, longest=20)
 LONG = [*range(2, 62)] * 5, [*range(2, 62)] * 3
 """More tokens than a slice has, and than the position tables have at first."""
 CHANGES: dict[str, Callable[[EncoderDecoder], EncoderDecoder]] = {
