@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from service.errors import KINDS, ServiceError
-from tests.api.servers import AnyServer
+from tests.api.servers import AnyServer, MeasuredServer
 from tests.workers import LIMIT_SECONDS, Threads, until
 
 KEY = "a key that only the operator knows"
@@ -68,7 +68,7 @@ def loaded_models(server: AnyServer, first: int = 0) -> list[set[str]]:
     ]
 
 
-def starter(server: AnyServer) -> Threads:
+def starter(server: MeasuredServer) -> Threads:
     found = server.core.supervisor.start_worker
     assert isinstance(found, Threads)
     return found

@@ -1,6 +1,7 @@
 """The server as tests reach it: in the process, behind uvicorn, or behind HTTP workers."""
 
 import asyncio
+import gc
 import socket
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
@@ -243,6 +244,17 @@ def served(
         values = make_settings(http_workers=http_workers, **settings)
         with ApartServer(values, Threads(load or Script().load)) as apart:
             yield apart.until_ready().until_listening()
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Collects garbage once, and not again until the context ends."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def assert_error(response: httpx.Response, kind: type[ServiceError], *words: str) -> None:

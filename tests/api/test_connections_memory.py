@@ -15,7 +15,7 @@ from service.api.request.body import BodyReader
 from service.http_server import byte_budget, loop_load
 from tests.api.attacks import ATTACKS
 from tests.api.conftest import ServeLive
-from tests.api.servers import LiveServer, translation
+from tests.api.servers import LiveServer, translation, without_collections
 from tests.api.test_connections import ANSWER, BODY, error_of, reply, whole_reply
 from tests.api.test_disconnect import head, send
 from tests.workers import Script, until
@@ -73,17 +73,13 @@ def test_body_over_the_budget_gets_429_before_it_is_read(
 
 def test_large_bodies_are_freed_without_garbage_collection(serve_live: ServeLive) -> None:
     server = serve_live(**SETTINGS)
-    gc.collect()
-    gc.disable()
-    try:
+    with without_collections():
         with server.connect() as connection:
             for _ in range(3):
                 connection.sendall(head(LARGE) + body_of(LARGE))
                 reply(connection)
         until(lambda: not server.pool.budget.used)
         assert not [each for each in gc.get_objects() if isinstance(each, BodyReader)]
-    finally:
-        gc.enable()
 
 
 def test_given_up_bodies_are_freed_without_garbage_collection(
@@ -91,9 +87,7 @@ def test_given_up_bodies_are_freed_without_garbage_collection(
 ) -> None:
     monkeypatch.setattr(byte_budget, "STALLED_SECONDS", 0.0)
     server = serve_live(**SETTINGS)
-    gc.collect()
-    gc.disable()
-    try:
+    with without_collections():
         filling = [withhold(server) for _ in range(12)]  # each later one takes the place of another
         for connection in filling[:7]:
             assert connection.recv(12) == b"HTTP/1.1 429"
@@ -102,8 +96,6 @@ def test_given_up_bodies_are_freed_without_garbage_collection(
         until(lambda: not server.pool.connections)
         until(lambda: not server.pool.budget.used)
         until(lambda: not [each for each in gc.get_objects() if isinstance(each, BodyReader)])
-    finally:
-        gc.enable()
 
 
 @pytest.mark.usefixtures("patient")

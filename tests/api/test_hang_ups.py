@@ -19,9 +19,10 @@ import pytest
 
 from service.ipc.processes import Process
 from tests.api.conftest import ServeLive, ServeTcp
+from tests.api.loading import starter
 from tests.api.servers import SocketServer, assert_idle, translation
 from tests.api.test_disconnect import head
-from tests.workers import Script, Threads, until
+from tests.workers import Script, until
 
 HANG_UPS = int(os.environ.get("HANG_UPS", "24"))
 AT_ONCE = 32
@@ -85,23 +86,22 @@ def test_worker_that_is_killed_beside_1500_connections_comes_back(serve_live: Se
         pytest.skip("needs 4,096 descriptors")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
     server = serve_live()
-    starter = server.core.supervisor.start_worker
-    assert isinstance(starter, Threads)
+    workers = starter(server)
     with contextlib.ExitStack() as opened:
 
         async def start(connection: socket.socket, threads: int) -> Process:
             """Starts a worker when the descriptors that the dead one has freed are in use."""
             while opened.enter_context(open(os.devnull, "rb")).fileno() < 1024:
                 pass
-            return await starter(connection, threads)
+            return await workers(connection, threads)
 
         server.core.supervisor.start_worker = start
         for _ in range(1500):
             opened.enter_context(server.connect())
-        starter.started[0].kill()
-        until(lambda: len(starter.started) == 2)
+        workers.started[0].kill()
+        until(lambda: len(workers.started) == 2)
         until(lambda: server.core.supervisor.is_ready)
-        assert starter.started[1].connection.fileno() > 1023
+        assert workers.started[1].connection.fileno() > 1023
         reply = server.translate("Hello.")
         assert reply.json() == {"translatedText": "Hello."}
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -21,6 +21,7 @@ from service.errors import (
 from service.ipc import processes
 from service.ipc.processes import Process
 from tests.api.conftest import ServeApart
+from tests.api.loading import starter
 from tests.api.servers import ApartServer, assert_error, make_settings, translation
 from tests.api.test_shutdown import program
 from tests.workers import LIMIT_SECONDS, Script, Threads, until
@@ -197,10 +198,9 @@ def test_dead_device_worker_is_replaced_and_no_request_fails(
     server = serve_apart()
     script.may_finish.clear()
     connections = ask_each(server, script, 2)
-    starter = server.core.supervisor.start_worker
-    assert isinstance(starter, Threads)
-    starter.started[0].kill()
-    until(lambda: len(starter.started) == 2)
+    workers = starter(server)
+    workers.started[0].kill()
+    until(lambda: len(workers.started) == 2)
     script.may_finish.set()
     assert all(read(each).startswith(b"HTTP/1.1 200") for pair in connections for each in pair)
     assert server.sample("regard_engine_restarts_total") == 1

@@ -1,6 +1,5 @@
 """Models that are loaded when a request needs them."""
 
-import gc
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -14,7 +13,7 @@ import pytest
 from model.errors import CheckpointError
 from tests.api.conftest import Serve, ServeAny
 from tests.api.loading import KEY, states, unload
-from tests.api.servers import AnyServer, served
+from tests.api.servers import AnyServer, served, without_collections
 from tests.hf_files import SENTENCE, write_multilingual, write_pieces
 from tests.parity.test_splade import write
 from tests.tiny_text import write_model
@@ -263,8 +262,7 @@ def test_failed_embedding_model_has_its_reason(
 def test_vocabularies_of_an_unloaded_model_are_freed(serve: Serve, folder: Path) -> None:
     """They stayed until the collector ran by itself, after some 60 models of 9 MB."""
     server = serve(models=(str(folder),), max_loaded_models=1)
-    gc.disable()
-    try:
+    with without_collections():
         assert ask(server, "si").status_code == 200
         catalog = server.services.catalog
         (model,) = catalog.models.values()
@@ -273,8 +271,6 @@ def test_vocabularies_of_an_unloaded_model_are_freed(serve: Serve, folder: Path)
         assert ask(server, "mt").status_code == 200
         assert ask(server, "gd").status_code == 200
         until(lambda: [each() for each in old] == [None, None])
-    finally:
-        gc.enable()
 
 
 def test_failed_request_keeps_no_vocabularies(serve: Serve, folder: Path, script: Script) -> None:
@@ -283,8 +279,7 @@ def test_failed_request_keeps_no_vocabularies(serve: Serve, folder: Path, script
     (model,) = server.services.catalog.models.values()
     old = weakref.ref(model.vocabularies.source)
     del model
-    gc.disable()
-    try:
+    with without_collections():
         script.may_finish.clear()
         body = {"q": "The dog sleeps here.", "source": "si", "target": "en"}
         late = server.post("/translate", json=body, headers={"X-Request-Timeout-Ms": "100"})
@@ -292,8 +287,6 @@ def test_failed_request_keeps_no_vocabularies(serve: Serve, folder: Path, script
         script.may_finish.set()
         assert ask(server, "mt").status_code == 200
         until(lambda: old() is None)
-    finally:
-        gc.enable()
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ from service.errors import (
 from service.state.documents import Content, DocumentState, DocumentStore, TemporaryFolder
 from service.tasks import documents as translator
 from tests.api.conftest import Serve, ServeAny
-from tests.api.servers import AnyServer, Server, assert_error
+from tests.api.servers import AnyServer, Server, assert_error, without_collections
 from tests.archives import A, archive, bytes_of, content_of, docx, run
 from tests.workers import LIMIT_SECONDS, Script, until
 
@@ -441,14 +441,10 @@ def test_texts_of_a_failed_document_are_freed(
         return replace(document, texts=[*found])
 
     monkeypatch.setattr(server.documents.reader, "read", read_texts)
-    gc.collect()
-    gc.disable()
-    try:
+    with without_collections():
         others = "".join(f"{'word ' * 500}{number}.\n\n" for number in range(99))
         assert_error(send(server, "a.txt", others), RequestTooLargeError)
         assert len(texts) <= translator.BATCHES_AT_ONCE  # of 99
-    finally:
-        gc.enable()
 
 
 def test_many_texts_come_back_in_order(serve: Serve) -> None:

@@ -15,6 +15,7 @@ from service.scheduling.supervisor import start_process
 from service.server import create_app
 from service.workers.device_memory import is_fatal, is_out_of_memory
 from tests.api.conftest import Serve
+from tests.api.loading import starter
 from tests.api.servers import Server, assert_error, make_settings
 from tests.workers import LIMIT_SECONDS, Script, Threads, ThreadWorker, until
 
@@ -48,14 +49,13 @@ def test_sentence_that_two_workers_died_over_is_given_up(serve: Serve, script: S
 def test_other_worker_takes_over(serve: Serve, script: Script) -> None:
     """What waits and what the dead worker held is done by the one that is left."""
     server = serve(workers=2, max_rows=2, max_beam_size=2)
-    starter = server.core.supervisor.start_worker
-    assert isinstance(starter, Threads)
+    workers = starter(server)
     script.may_finish.clear()
     texts = [f"Sentence {number}." for number in range(8)]
     begun = [server.begin_translate(text) for text in texts]
     until(lambda: len(script.admitted) == 4)
     script.may_load.clear()  # the dead one does not come back
-    starter.started[0].kill()
+    workers.started[0].kill()
     until(lambda: len(server.core.supervisor.ready) == 1)
     script.may_finish.set()
     assert [reply.result(LIMIT_SECONDS).json()["translatedText"] for reply in begun] == texts
@@ -119,13 +119,12 @@ def test_worker_that_cannot_be_started_is_tried_again(script: Script) -> None:
 def test_worker_that_dies_while_it_loads_is_started_again(serve: Serve, script: Script) -> None:
     script.may_load.clear()
     server = serve(is_ready=False)
-    starter = server.core.supervisor.start_worker
-    assert isinstance(starter, Threads)
-    until(lambda: starter.started)
-    starter.started[0].kill()
+    workers = starter(server)
+    until(lambda: workers.started)
+    workers.started[0].kill()
     script.may_load.set()
     server.until_ready()
-    assert len(starter.started) == 2
+    assert len(workers.started) == 2
 
 
 def test_threads_are_as_many_as_a_worker_may_use(script: Script) -> None:
@@ -223,8 +222,7 @@ def test_lack_of_memory_on_the_cpu_is_known() -> None:
 
 def test_fatal_error_flips_ready_and_fails_what_waits(serve: Serve, script: Script) -> None:
     server = serve(max_rows=2, max_beam_size=2)
-    starter = server.core.supervisor.start_worker
-    assert isinstance(starter, Threads)
+    workers = starter(server)
     script.may_finish.clear()
     begun = [server.begin_translate(f"Sentence {number}.") for number in range(4)]
     until(lambda: len(script.admitted) == 2)
@@ -235,8 +233,8 @@ def test_fatal_error_flips_ready_and_fails_what_waits(serve: Serve, script: Scri
         assert_error(reply.result(LIMIT_SECONDS), UnavailableError, "the device failed")
     assert_error(server.get("/health/ready"), UnavailableError)
     assert server.sample("regard_ready") == 0
-    starter.started[0].thread.join(LIMIT_SECONDS)
-    assert starter.started[0].worker.exit_status == 1
+    workers.started[0].thread.join(LIMIT_SECONDS)
+    assert workers.started[0].worker.exit_status == 1
     server.until_released()
     script.may_finish.set()
     script.may_load.set()
