@@ -7,7 +7,6 @@ import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -88,12 +87,7 @@ class AnyServer(MeasuredServer):
         self.client = self.run(self.open())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.run(self.opened.aclose())
         self.run(self.loop.shutdown_default_executor())
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -313,12 +307,7 @@ class LiveServer(MeasuredServer):
         until(lambda: self.core.supervisor.is_ready)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
         self.thread.join()
 
