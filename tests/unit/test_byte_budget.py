@@ -1,10 +1,14 @@
 """The budget of buffered bytes: transfers that fit, are refused, or are given up."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from service.errors import OverloadedError
 from service.http_server import byte_budget
-from service.http_server.byte_budget import RESERVE_BYTES, ByteBudget
+from service.http_server.byte_budget import RESERVE_BYTES, ByteBudget, UnreadReply
 from tests.unit.worker_bench import Clock
 
 
@@ -118,3 +122,21 @@ def test_share_is_a_part_of_the_whole(clock: Clock) -> None:
     assert given_up == ["share", "whole"]
     first.release()
     assert (share.used, whole.used) == (25, 25)
+
+
+def test_values_of_a_reply_are_reserved_until_they_are_written(clock: Clock) -> None:
+    """A client that reads slowly keeps the values and the unread bytes in memory."""
+    budget, given_up = ByteBudget(100), list[str]()
+    budget.reserve(40, lambda: given_up.append("stalled"))
+    clock.now += 3
+    transport = SimpleNamespace(get_write_buffer_size=lambda: 5, abort=nothing)
+    unread = UnreadReply(cast("asyncio.Transport", transport), budget)
+    unread.hold(80)
+    assert (given_up, budget.used) == (["stalled"], 80)
+    unread.pause()
+    assert budget.used == 85
+    unread.resume()
+    assert budget.used == 80
+    unread.let_go(80)
+    unread.resume()
+    assert budget.used == 0
