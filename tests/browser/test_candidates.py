@@ -56,6 +56,7 @@ def test_list_covers_no_text_and_closes_and_nothing_moves(reader: Reader, page: 
     Below the text it then pushed all that followed it.
     """
     translated(reader, KIDS)
+    expect(page.locator("#history")).to_be_visible()  # It comes after a pause of 2 s.
     others = page.locator("#after, #pairs, #history, .fold, footer")
     before = [box_of(each)["y"] for each in others.all() if each.is_visible()]
     found = reader.candidates
