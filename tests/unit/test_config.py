@@ -7,7 +7,7 @@ import pytest
 
 from model.checkpoints.families.hf_config import read_config
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
-from model.errors import UnsupportedModelError
+from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
 from tests.tiny import tiny_config
 
 MARIAN: dict[str, Any] = {
@@ -107,6 +107,15 @@ def test_config_of_no_use_is_refused(tmp_path: Path, changes: dict[str, Any], re
     with pytest.raises(UnsupportedModelError, match=reason) as caught:
         config_of(tmp_path, **changes)
     assert "config.json is not supported" in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "[" * 100_000, '"a"'])
+def test_config_that_is_missing_or_no_object_is_refused(tmp_path: Path, content: str) -> None:
+    with pytest.raises(CheckpointNotFoundError, match=r"config\.json cannot be read: No such"):
+        read_config(tmp_path, BYTES, unk_id=1)
+    (tmp_path / "config.json").write_text(content, encoding="utf-8")
+    with pytest.raises(CheckpointFormatError, match=r"config\.json (is not JSON|holds no JSON ob)"):
+        read_config(tmp_path, BYTES, unk_id=1)
 
 
 @pytest.mark.parametrize(

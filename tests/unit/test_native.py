@@ -244,7 +244,9 @@ def test_recorded_attention_is_that_of_a_second_pass(library: Library, layer: in
         else:
             waiting += entering
         for done in engine.step():
-            check_recorded(model, finished[done.id], done.hypotheses, 0.02)
+            # Where processors add in another order, a number may be rounded to the next int8. One
+            # weight of 2,187 then differed by 0.025.
+            check_recorded(model, finished[done.id], done.hypotheses, 0.05)
 
 
 @each_library

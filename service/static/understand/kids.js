@@ -106,6 +106,8 @@ export class HeadReading {
   }
 }
 
+const MAX_SENTENCES = 24; // More at once take a slow machine longer than a request may take.
+
 /**
  * Requests the attention of one head in some sentences.
  * @param {KnownHead} known
@@ -114,8 +116,13 @@ export class HeadReading {
  * @returns {Promise<Map<string, HeadReading>>} The readings by sentence.
  */
 export async function readHead(known, signal, texts = FORMS.map(({ text }) => text)) {
-  const { items } = await post('attention', headBody(known, texts), signal);
-  return new Map(items.map((item) => [item.source.text, new HeadReading(item)]));
+  const readings = new Map();
+  for (let start = 0; start < texts.length; start += MAX_SENTENCES) {
+    const body = headBody(known, texts.slice(start, start + MAX_SENTENCES));
+    const { items } = await post('attention', body, signal);
+    for (const item of items) readings.set(item.source.text, new HeadReading(item));
+  }
+  return readings;
 }
 
 /** Returns the body of the request for the probabilities of the Portuguese words for `they`. */
