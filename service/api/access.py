@@ -18,9 +18,8 @@ from starlette.types import ASGIApp, Scope
 
 from service.api import error_texts
 from service.errors import SHOWN_CHARS, ForbiddenError, MisdirectedError
+from service.http_server.early_refusals import RawHeaders
 from service.settings import Settings
-
-RawHeaders = Sequence[tuple[bytes, bytes]]
 
 ANY = "*"
 

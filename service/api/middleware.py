@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import errors
 from service.api import error_texts
-from service.api.access import AccessRules, CrossOrigin, RawHeaders
+from service.api.access import AccessRules, CrossOrigin
 from service.api.context import HttpContext, Services, context_of
 from service.api.dialect import Route, Routes
 from service.api.errors import ErrorShape, own_shape
@@ -33,7 +33,7 @@ from service.api.request.parameters import move_definitions
 from service.api.responses import JSONResponse, LengthSender
 from service.http_server.connection import ARRIVAL_KEY, NO_ARRIVAL, Connection
 from service.http_server.drain import Drain
-from service.http_server.early_refusals import EarlyRefusals
+from service.http_server.early_refusals import EarlyRefusals, RawHeaders
 from service.http_server.loop_load import LoopLoad, account_of, too_many
 from service.metrics.figures import Ended
 from service.metrics.load_report import HEADER, INTERVAL_SECONDS, LoadReport
