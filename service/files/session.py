@@ -81,7 +81,7 @@ def _end(number: int, _frame: Any) -> NoReturn:
     for each in ENDING_SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     if number == signal.SIGTERM:
-        raise typer.Exit(TERMINATED)
+        raise SystemExit(TERMINATED)  # asyncio would catch typer.Exit in a callback, and go on
     raise KeyboardInterrupt
 
 

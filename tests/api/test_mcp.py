@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.files.session import errors_shown
 from tests.api.conftest import Serve, ServeLive
 from tests.api.servers import AnyServer, LiveServer, Server, running
 from tests.api.test_disconnect import post_of
@@ -294,6 +297,17 @@ def test_command_passes_on_the_messages_of_an_agent(live: LiveServer) -> None:
             }
 
     asyncio.run(use())
+
+
+def test_signal_in_a_callback_of_the_loop_ends_the_command() -> None:
+    """At this moment asyncio logs other errors, and goes on: the command ignored the signal."""
+
+    async def wait() -> None:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(LIMIT_SECONDS)
+
+    with pytest.raises(SystemExit, match="143"), errors_shown("interrupted"):
+        asyncio.run(wait())
 
 
 @pytest.mark.slow
