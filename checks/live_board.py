@@ -97,9 +97,9 @@ class Prometheus:
                 raise
             raise ValueError(json.load(error)["error"]) from error
 
-    def values(self, expression: str) -> list[float]:
-        """Returns the numbers that a query finds now; NaN counts as no data."""
-        found = self.get("query", query=expression)["result"]
+    def values(self, expression: str, moment: float) -> list[float]:
+        """Returns the numbers that a query finds at a moment; NaN counts as no data."""
+        found = self.get("query", query=expression, time=str(moment))["result"]
         numbers = [float(each["value"][1]) for each in found]
         return [number for number in numbers if not math.isnan(number)]
 
@@ -109,11 +109,20 @@ class Prometheus:
         found = self.get("query_exemplars", query=name, **times)
         return sum(len(series["exemplars"]) for series in found)
 
-    def is_up(self) -> bool:
+    def is_up(self, moment: float) -> bool:
         try:
-            return self.values("up") == [1.0]
+            return self.values("up", moment) == [1.0]
         except OSError:
             return False
+
+    def scraped(self) -> float:
+        """Waits for a moment after a good scrape: after a failed one, gauges have no data."""
+        deadline = time.monotonic() + START_LIMIT_SECONDS
+        while not self.is_up(moment := time.time()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Prometheus at {self.url} has not scraped the server")
+            time.sleep(0.2)
+        return moment
 
 
 def main() -> None:
@@ -137,14 +146,14 @@ def main() -> None:
             for (path, status), number in sorted(drive(url, DRIVE_SECONDS).items()):
                 print(f"  {path} {status}: {number} responses")
             time.sleep(3 * SCRAPE_SECONDS)
-            missing = report(prometheus)
+            missing = report(prometheus, prometheus.scraped())
     sys.exit(1 if missing else 0)
 
 
-def report(prometheus: Prometheus) -> int:
+def report(prometheus: Prometheus, moment: float) -> int:
     missing = 0
     for name, queries in (("dashboard", [*board_queries()]), ("alerts", [*alert_series()])):
-        values = {query: prometheus.values(query.expression) for query in queries}
+        values = {query: prometheus.values(query.expression, moment) for query in queries}
         for query, found in values.items():
             if not found:
                 print(f"no data: {query.place}: {query.expression}")
@@ -201,11 +210,7 @@ def running_prometheus(program: str, target: str, folder: str) -> Iterator[Prome
         process = subprocess.Popen([program, *files, *flags], stdout=log, stderr=log)
     prometheus = Prometheus(f"http://{address}")
     try:
-        deadline = time.monotonic() + START_LIMIT_SECONDS
-        while not prometheus.is_up():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"Prometheus has not scraped {target}: see {log.name}")
-            time.sleep(0.2)
+        prometheus.scraped()
         yield prometheus
     finally:
         process.terminate()

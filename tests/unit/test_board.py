@@ -73,7 +73,7 @@ def test_every_series_of_an_alert_is_looked_for() -> None:
     + [(["1"], "err", False)],
 )
 def test_missing_data_is_counted(numbers: list[str], health: str, is_complete: bool) -> None:
-    assert (report(FakePrometheus(numbers, health)) == 0) is is_complete
+    assert (report(FakePrometheus(numbers, health), 0.0) == 0) is is_complete
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_prometheus_that_is_not_ready_is_not_up(
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
     prometheus = Prometheus("http://127.0.0.1:9")
     if status == 503:
-        assert not prometheus.is_up()
+        assert not prometheus.is_up(0.0)
     else:
         with pytest.raises(ValueError, match=reason):
-            prometheus.is_up()
+            prometheus.is_up(0.0)
 
 
 def test_every_alert_is_tested_firing_and_silent() -> None:
