@@ -34,7 +34,7 @@ from service.api.responses import JSONResponse, LengthSender
 from service.http_server.connection import ARRIVAL_KEY, NO_ARRIVAL, Connection
 from service.http_server.drain import Drain
 from service.http_server.early_refusals import EarlyRefusals, RawHeaders
-from service.http_server.loop_load import LoopLoad, account_of, too_many
+from service.http_server.loop_load import LoopLoad, account_of, first_values, too_many
 from service.metrics.figures import Ended
 from service.metrics.load_report import HEADER, INTERVAL_SECONDS, LoadReport
 from service.tasks.backend import Admitter
@@ -164,7 +164,7 @@ class RequestMiddleware:
         state = scope.setdefault("state", {})
         connection, headers, is_admitted, began = state.get(ARRIVAL_KEY, NO_ARRIVAL)
         if headers is None:
-            headers = dict(scope["headers"][::-1])
+            headers = first_values(scope["headers"])
         given = headers.get(b"x-request-id")
         if given is not None and PLAIN_ID.fullmatch(given):
             request_id = given.decode()

@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 
 from service.http_server.byte_budget import UnreadReply
 from service.http_server.early_refusals import EarlyRefusals, RawHeaders, Template
-from service.http_server.loop_load import account_of, content_length
+from service.http_server.loop_load import account_of, content_length, first_values
 from service.http_server.pool import ConnectionPool
 from service.http_server.refusals import (
     Refusal,
@@ -305,7 +305,7 @@ class Connection(HttpToolsProtocol):
             self._check_head(len(self.url) + fields)
         check_host(self.headers, self.parser)
         self.is_head = False
-        self.first_headers = dict(self.headers[::-1])
+        self.first_headers = first_values(self.headers)
         if self.parser.should_upgrade():
             self.method = self.parser.get_method()
             return

@@ -7,7 +7,7 @@ some requests before their bodies are read, which takes much less time than a la
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 
@@ -44,6 +44,11 @@ times as long as an early one.
 """
 
 SMOOTHING = 0.25  # weight of the last turn in the mean number of useful requests of a client
+
+
+def first_values(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Returns headers by name. The first one of several headers with the same name counts."""
+    return dict(headers[::-1])
 
 
 def content_length(headers: Mapping[bytes, bytes]) -> int:
