@@ -26,9 +26,9 @@ public:
     void add(int parent, double total, const float* logits, int count, const int32_t* ids) {
         Floats top = broadcast(NEVER), sums = broadcast(0.0f);
         for (int i = 0; i < count; i += LANES) top = max(top, load(logits + i));
-        Floats largest = broadcast(reduce_max(top));
-        for (int i = 0; i < count; i += LANES) sums = sums + exp(load(logits + i) - largest);
-        double base = total - largest[0] - std::log((double)sum(sums));
+        float largest = reduce_max(top);
+        for (int i = 0; i < count; i += LANES) sums = sums + exp(load(logits + i) - broadcast(largest));
+        double base = total - largest - std::log((double)sum(sums));
         for (int i = 0; i < count; i += LANES) {
             if (!(base + reduce_max(load(logits + i)) > best.back().total)) continue;
             for (int j = i; j < std::min(count, i + LANES); j++)

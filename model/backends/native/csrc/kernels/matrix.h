@@ -147,8 +147,8 @@ inline Floats exp(Floats x) {
     p = fma(p, r, broadcast(1.6666665459e-1f));
     p = fma(p, r, broadcast(5.0000001201e-1f));
     p = fma(p, r * r, r + broadcast(1.0f));
-    Ints power = ((Ints)shifted - (Ints)magic) << 23;
-    return (Floats)((Ints)p + power);
+    Ints power = (as_ints(shifted) - as_ints(magic)) << 23;
+    return as_floats(as_ints(p) + power);
 }
 
 inline Floats sigmoid(Floats x) {

@@ -31,19 +31,24 @@ struct Search {
     int next = 0;  // index of the next candidate; unused if every id is a candidate
 
     void take(Floats logits, int first) {
-        Ints place = Ints{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + first;
-        Ints is_larger = logits > top;
-        top = is_larger ? logits : top;
-        where = is_larger ? place : where;
+        alignas(64) static constexpr int32_t LANE[] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                       8, 9, 10, 11, 12, 13, 14, 15};
+        auto is_larger = logits > top;
+        top = select(is_larger, logits, top);
+        where = select(is_larger, load(LANE) + first, where);
     }
 
     // Returns the index of the largest logit; of equal logits, the first index. If every logit is
     // NaN, it returns 0.
     int found() const {
-        int first = 0;
+        float tops[LANES];
+        int32_t places[LANES];
+        store(tops, top);
+        store(places, where);
+        int best = 0;
         for (int i = 1; i < LANES; i++)
-            if (top[i] > top[first] || (top[i] == top[first] && where[i] < where[first])) first = i;
-        return where[first];
+            if (tops[i] > tops[best] || (tops[i] == tops[best] && places[i] < places[best])) best = i;
+        return places[best];
     }
 };
 
@@ -148,10 +153,9 @@ private:
         const int8_t* table = weights;
         const int32_t* ids = &candidates.ids[i];
         alignas(64) int32_t sums[LANES];
-        Products products[LANES];
-        for (int j = 0; j < LANES; j++)
-            products[j] = multiply_row(a, width, table + (size_t)ids[j] * width);
-        sum_sixteen(products, sums);
+        const int8_t* rows[LANES];
+        for (int j = 0; j < LANES; j++) rows[j] = table + (size_t)ids[j] * width;
+        multiply_rows(a, width, rows, sums);
         Floats v = to_floats(load(sums) - load(&candidates.correction[i]));
         float row_step = x.steps.get()[row];
         Floats step = has_equal_scales ? broadcast(row_step * scales[0])

@@ -84,10 +84,8 @@ inline void multiply_tile(const uint8_t* a, size_t depth, const int8_t* panel,
     REGARD_EACH_ROW(REGARD_FINISH)
 }
 
-// The dot product of two rows as one partial sum per lane.
-typedef __m512i Products;
-
-inline Products multiply_row(const uint8_t* a, int depth, const int8_t* row) {
+// Returns the product of two rows as one partial sum per lane.
+inline __m512i multiply_row(const uint8_t* a, int depth, const int8_t* row) {
     __m512i even = _mm512_setzero_si512(), odd = even;
     for (int k = 0; k < depth; k += 128) {
         add_products(even, _mm512_loadu_si512(a + k), _mm512_loadu_si512(row + k));
@@ -98,7 +96,7 @@ inline Products multiply_row(const uint8_t* a, int depth, const int8_t* row) {
 }
 
 // Sums each of the sixteen vectors over its own lanes.
-inline void sum_sixteen(Products* v, int32_t* sums) {
+inline void sum_sixteen(__m512i* v, int32_t* sums) {
     for (int i = 0; i < 16; i += 2)
         v[i / 2] = _mm512_add_epi32(_mm512_unpacklo_epi32(v[i], v[i + 1]),
                                     _mm512_unpackhi_epi32(v[i], v[i + 1]));
@@ -111,6 +109,13 @@ inline void sum_sixteen(Products* v, int32_t* sums) {
     __m512i all = _mm512_add_epi32(_mm512_shuffle_i32x4(v[0], v[1], 0x88),
                                    _mm512_shuffle_i32x4(v[0], v[1], 0xdd));
     _mm512_storeu_si512(sums, all);
+}
+
+// Computes the products of a row with sixteen others.
+inline void multiply_rows(const uint8_t* a, int depth, const int8_t* const* rows, int32_t* sums) {
+    __m512i products[LANES];
+    for (int i = 0; i < LANES; i++) products[i] = multiply_row(a, depth, rows[i]);
+    sum_sixteen(products, sums);
 }
 
 inline bool is_supported() {

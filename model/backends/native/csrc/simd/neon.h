@@ -10,70 +10,49 @@ namespace regard {
 
 constexpr int SHIFT = 0;
 
-inline float32x4_t quarter(Floats v, int i) {
-    float32x4_t four;
-    std::memcpy(&four, (const char*)&v + 16 * i, 16);
-    return four;
+inline FloatRegister fma(FloatRegister a, FloatRegister b, FloatRegister c) {
+    return vfmaq_f32(c, a, b);
 }
-inline Floats join(float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
-    const float32x4_t all[] = {a, b, c, d};
-    Floats v;
-    std::memcpy(&v, all, sizeof v);
-    return v;
+inline FloatRegister max(FloatRegister a, FloatRegister b) {
+    return a > b ? a : b;  // as maxps: b, if one of them is NaN
 }
-inline float32x4_t max_of_four(float32x4_t a, float32x4_t b) {
-    return vbslq_f32(vcgtq_f32(a, b), a, b);  // as maxps: b, if one of them is NaN
-}
-inline Floats fma(Floats a, Floats b, Floats c) {
-    return join(vfmaq_f32(quarter(c, 0), quarter(a, 0), quarter(b, 0)),
-                vfmaq_f32(quarter(c, 1), quarter(a, 1), quarter(b, 1)),
-                vfmaq_f32(quarter(c, 2), quarter(a, 2), quarter(b, 2)),
-                vfmaq_f32(quarter(c, 3), quarter(a, 3), quarter(b, 3)));
-}
-inline Floats max(Floats a, Floats b) {
-    return join(max_of_four(quarter(a, 0), quarter(b, 0)),
-                max_of_four(quarter(a, 1), quarter(b, 1)),
-                max_of_four(quarter(a, 2), quarter(b, 2)),
-                max_of_four(quarter(a, 3), quarter(b, 3)));
-}
-inline Floats abs(Floats a) {
-    return join(vabsq_f32(quarter(a, 0)), vabsq_f32(quarter(a, 1)), vabsq_f32(quarter(a, 2)),
-                vabsq_f32(quarter(a, 3)));
-}
+inline FloatRegister abs(FloatRegister a) { return vabsq_f32(a); }
 inline float sum(Floats a) {
-    float32x4_t four = vaddq_f32(vaddq_f32(quarter(a, 0), quarter(a, 2)),
-                                 vaddq_f32(quarter(a, 1), quarter(a, 3)));
+    float32x4_t four = (a.low.low + a.high.low) + (a.low.high + a.high.high);
     float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
     return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
 }
 inline float reduce_max(Floats a) {
-    return vmaxvq_f32(vmaxq_f32(vmaxq_f32(quarter(a, 0), quarter(a, 1)),
-                                vmaxq_f32(quarter(a, 2), quarter(a, 3))));
+    return vmaxvq_f32(vmaxq_f32(vmaxq_f32(a.low.low, a.low.high),
+                                vmaxq_f32(a.high.low, a.high.high)));
 }
 inline Floats load_half(const uint16_t* p) {
     float16x8_t low = vreinterpretq_f16_u16(vld1q_u16(p));
     float16x8_t high = vreinterpretq_f16_u16(vld1q_u16(p + 8));
-    return join(vcvt_f32_f16(vget_low_f16(low)), vcvt_high_f32_f16(low),
-                vcvt_f32_f16(vget_low_f16(high)), vcvt_high_f32_f16(high));
+    return {{vcvt_f32_f16(vget_low_f16(low)), vcvt_high_f32_f16(low)},
+            {vcvt_f32_f16(vget_low_f16(high)), vcvt_high_f32_f16(high)}};
+}
+inline void store_half(uint16_t* p, Pair<FloatRegister> v) {
+    float16x8_t eight = vcvt_high_f16_f32(vcvt_f16_f32(v.low), v.high);
+    vst1q_u16(p, vreinterpretq_u16_f16(eight));
 }
 inline void store_half(uint16_t* p, Floats v) {
-    for (int i = 0; i < 4; i += 2) {
-        float16x8_t eight = vcvt_high_f16_f32(vcvt_f16_f32(quarter(v, i)), quarter(v, i + 1));
-        vst1q_u16(p + 4 * i, vreinterpretq_u16_f16(eight));
-    }
+    store_half(p, v.low);
+    store_half(p + 8, v.high);
+}
+inline Pair<FloatRegister> to_floats(int16x8_t v) {
+    return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(v))), vcvtq_f32_s32(vmovl_high_s16(v))};
 }
 inline Floats load_bytes(const int8_t* p) {
     int8x16_t bytes = vld1q_s8(p);
-    int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_high_s8(bytes);
-    return join(vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), vcvtq_f32_s32(vmovl_high_s16(low)),
-                vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), vcvtq_f32_s32(vmovl_high_s16(high)));
+    return {to_floats(vmovl_s8(vget_low_s8(bytes))), to_floats(vmovl_high_s8(bytes))};
+}
+inline int8x8_t quantized(Pair<FloatRegister> v) {
+    return vqmovn_s16(vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(v.low)),
+                                   vqmovn_s32(vcvtnq_s32_f32(v.high))));
 }
 inline void store_quantized(uint8_t* p, Floats v) {
-    int16x8_t low = vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(quarter(v, 0))),
-                                 vqmovn_s32(vcvtnq_s32_f32(quarter(v, 1))));
-    int16x8_t high = vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(quarter(v, 2))),
-                                  vqmovn_s32(vcvtnq_s32_f32(quarter(v, 3))));
-    vst1q_s8((int8_t*)p, vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
+    vst1q_s8((int8_t*)p, vcombine_s8(quantized(v.low), quantized(v.high)));
 }
 
 // Adds the products of four adjacent inputs of each row with the weights of sixteen outputs. x[r]
@@ -102,27 +81,22 @@ inline void multiply_tile(const uint8_t* a, size_t depth, const int8_t* panel, c
             add_products<2>(acc, x, weights + 8 * PANEL);
             add_products<3>(acc, x, weights + 12 * PANEL);
         }
-        for (int r = 0; r < R; r++) {
-            Ints sums;
-            std::memcpy(&sums, acc[r], sizeof sums);
-            finish(r, n, sums);
+        for (int r = 0; r < R; r++)
+            finish(r, n, Ints{{acc[r][0], acc[r][1]}, {acc[r][2], acc[r][3]}});
+    }
+}
+
+// Computes the products of a row with sixteen others.
+inline void multiply_rows(const uint8_t* a, int depth, const int8_t* const* rows, int32_t* sums) {
+    const int8_t* x = (const int8_t*)a;
+    for (int i = 0; i < LANES; i++) {
+        int32x4_t even = vdupq_n_s32(0), odd = even;
+        for (int k = 0; k < depth; k += 32) {
+            even = vdotq_s32(even, vld1q_s8(x + k), vld1q_s8(rows[i] + k));
+            odd = vdotq_s32(odd, vld1q_s8(x + k + 16), vld1q_s8(rows[i] + k + 16));
         }
+        sums[i] = vaddvq_s32(vaddq_s32(even, odd));
     }
-}
-
-typedef int32x4_t Products;
-
-inline Products multiply_row(const uint8_t* a, int depth, const int8_t* row) {
-    Products even = vdupq_n_s32(0), odd = even;
-    for (int k = 0; k < depth; k += 32) {
-        even = vdotq_s32(even, vld1q_s8((const int8_t*)a + k), vld1q_s8(row + k));
-        odd = vdotq_s32(odd, vld1q_s8((const int8_t*)a + k + 16), vld1q_s8(row + k + 16));
-    }
-    return vaddq_s32(even, odd);
-}
-
-inline void sum_sixteen(Products* v, int32_t* sums) {
-    for (int i = 0; i < 16; i++) sums[i] = vaddvq_s32(v[i]);
 }
 
 inline bool is_supported() { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }

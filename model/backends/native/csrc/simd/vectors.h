@@ -11,6 +11,14 @@
 
 #define REGARD_INLINE __attribute__((always_inline))
 
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#define REGARD_REGISTER 64  // bytes of a register
+#elif defined(__ARM_FEATURE_DOTPROD)
+#define REGARD_REGISTER 16
+#else
+#define REGARD_REGISTER 32
+#endif
+
 namespace regard {
 
 constexpr int LANES = 16;
@@ -18,34 +26,69 @@ constexpr int PANEL = 64;      // number of outputs of a packed weight panel
 constexpr int TILE_ROWS = 6;   // number of rows of a product that are computed together
 constexpr size_t CACHE_LINE = 64;  // bytes
 
-typedef float Floats __attribute__((vector_size(64)));
-typedef int32_t Ints __attribute__((vector_size(64)));
+typedef float FloatRegister __attribute__((vector_size(REGARD_REGISTER)));
+typedef int32_t IntRegister __attribute__((vector_size(REGARD_REGISTER)));
 typedef float Four __attribute__((vector_size(16)));
+
+// Two vectors side by side. The compiler keeps each part in a register. A vector that is wider than
+// a register is kept in memory, which makes its operations several times as slow.
+template <class Part>
+struct Pair {
+    Part low, high;
+};
+template <class Part>
+inline Pair<Part> pair(Part low, Part high) {
+    return {low, high};
+}
+
+#if REGARD_REGISTER == 64
+typedef FloatRegister Floats;
+typedef IntRegister Ints;
+#elif REGARD_REGISTER == 32
+typedef Pair<FloatRegister> Floats;
+typedef Pair<IntRegister> Ints;
+#else
+typedef Pair<Pair<FloatRegister>> Floats;
+typedef Pair<Pair<IntRegister>> Ints;
+#endif
+
+template <class Register>
+inline void read(Register& to, const void* from) {
+    std::memcpy(&to, from, sizeof to);
+}
+template <class Part>
+inline void read(Pair<Part>& to, const void* from) {
+    read(to.low, from);
+    read(to.high, (const char*)from + sizeof to.low);
+}
+template <class Register>
+inline void write(void* to, const Register& from) {
+    std::memcpy(to, &from, sizeof from);
+}
+template <class Part>
+inline void write(void* to, const Pair<Part>& from) {
+    write(to, from.low);
+    write((char*)to + sizeof from.low, from.high);
+}
 
 inline Floats load(const float* p) {
     Floats v;
-    std::memcpy(&v, p, sizeof v);
+    read(v, p);
     return v;
 }
-
 inline Ints load(const int32_t* p) {
     Ints v;
-    std::memcpy(&v, p, sizeof v);
+    read(v, p);
     return v;
 }
-
 inline Four load_four(const float* p) {
     Four v;
-    std::memcpy(&v, p, sizeof v);
+    read(v, p);
     return v;
 }
-
-inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
-inline void store(float* p, Four v) { std::memcpy(p, &v, sizeof v); }
-
-inline Floats broadcast(float x) { return Floats{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
-
-inline Floats to_floats(Ints v) { return __builtin_convertvector(v, Floats); }
+inline void store(float* p, Floats v) { write(p, v); }
+inline void store(int32_t* p, Ints v) { write(p, v); }
+inline void store(float* p, Four v) { write(p, v); }
 
 inline int32_t four_bytes(const uint8_t* p) {
     int32_t v;
@@ -55,10 +98,9 @@ inline int32_t four_bytes(const uint8_t* p) {
 
 }  // namespace regard
 
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#if REGARD_REGISTER == 64
 #include "avx512vnni.h"
-#else
-#ifdef __ARM_FEATURE_DOTPROD
+#elif REGARD_REGISTER == 16
 #include "neon.h"
 #else
 #include "avx2.h"
@@ -66,15 +108,98 @@ inline int32_t four_bytes(const uint8_t* p) {
 
 namespace regard {
 
+inline void fill(FloatRegister& v, float x) { v = x - FloatRegister{}; }
+inline FloatRegister to_floats(IntRegister v) { return __builtin_convertvector(v, FloatRegister); }
+inline FloatRegister as_floats(IntRegister v) { return (FloatRegister)v; }
+inline IntRegister as_ints(FloatRegister v) { return (IntRegister)v; }
+inline FloatRegister select(IntRegister mask, FloatRegister a, FloatRegister b) {
+    return mask ? a : b;
+}
+inline IntRegister select(IntRegister mask, IntRegister a, IntRegister b) { return mask ? a : b; }
+
+// The operations of pairs are those of their parts.
+template <class Part>
+inline void fill(Pair<Part>& v, float x) {
+    fill(v.low, x);
+    fill(v.high, x);
+}
+template <class Part>
+inline Pair<Part> operator+(Pair<Part> a, Pair<Part> b) {
+    return {a.low + b.low, a.high + b.high};
+}
+template <class Part>
+inline Pair<Part> operator-(Pair<Part> a, Pair<Part> b) {
+    return {a.low - b.low, a.high - b.high};
+}
+template <class Part>
+inline Pair<Part> operator*(Pair<Part> a, Pair<Part> b) {
+    return {a.low * b.low, a.high * b.high};
+}
+template <class Part>
+inline Pair<Part> operator/(Pair<Part> a, Pair<Part> b) {
+    return {a.low / b.low, a.high / b.high};
+}
+template <class Part>
+inline Pair<Part> operator-(Pair<Part> a) {
+    return {-a.low, -a.high};
+}
+template <class Part>
+inline Pair<Part> operator+(Pair<Part> a, int32_t b) {
+    return {a.low + b, a.high + b};
+}
+template <class Part>
+inline Pair<Part> operator<<(Pair<Part> a, int bits) {
+    return {a.low << bits, a.high << bits};
+}
+template <class Part>
+inline auto operator>(Pair<Part> a, Pair<Part> b) {
+    return pair(a.low > b.low, a.high > b.high);
+}
+template <class Part>
+inline Pair<Part> abs(Pair<Part> a) {
+    return {abs(a.low), abs(a.high)};
+}
+template <class Part>
+inline Pair<Part> max(Pair<Part> a, Pair<Part> b) {
+    return {max(a.low, b.low), max(a.high, b.high)};
+}
+template <class Part>
+inline Pair<Part> fma(Pair<Part> a, Pair<Part> b, Pair<Part> c) {
+    return {fma(a.low, b.low, c.low), fma(a.high, b.high, c.high)};
+}
+template <class Part>
+inline auto to_floats(Pair<Part> v) {
+    return pair(to_floats(v.low), to_floats(v.high));
+}
+template <class Part>
+inline auto as_floats(Pair<Part> v) {
+    return pair(as_floats(v.low), as_floats(v.high));
+}
+template <class Part>
+inline auto as_ints(Pair<Part> v) {
+    return pair(as_ints(v.low), as_ints(v.high));
+}
+template <class Mask, class Part>
+inline Pair<Part> select(Pair<Mask> mask, Pair<Part> a, Pair<Part> b) {
+    return {select(mask.low, a.low, b.low), select(mask.high, a.high, b.high)};
+}
+
+inline Floats broadcast(float x) {
+    Floats v;
+    fill(v, x);
+    return v;
+}
+
+#if REGARD_REGISTER < 64
 inline void store_quantized(uint8_t* p, Floats a, Floats b, Floats c, Floats d) {
     store_quantized(p, a);
     store_quantized(p + LANES, b);
     store_quantized(p + 2 * LANES, c);
     store_quantized(p + 3 * LANES, d);
 }
+#endif
 
 }  // namespace regard
-#endif
 
 // REGARD_TILES asks for tiles in plain C++, for tests.
 #if defined(__AMX_INT8__) || defined(REGARD_TILES)
