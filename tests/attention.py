@@ -31,16 +31,15 @@ def made_up_item(
     tokenizer: Tokenizer,
     kinds: tuple[Kind, ...] = ("cross",),
     layers: int = 2,
-    heads: int = 3,
     **view: Any,
 ) -> AttentionItemBody:
     source, target = sides(tokenizer)
     rows, columns = len(target.ids), len(source.ids)
     sizes = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
     query = AttentionQuery(
-        {AttentionKind(kind): tuple(range(layers)) for kind in kinds}, tuple(range(heads))
+        {AttentionKind(kind): tuple(range(layers)) for kind in kinds}, tuple(range(3))
     )
-    maps = {AttentionKind(kind): random_rows(layers, heads, *sizes[kind]) for kind in kinds}
+    maps = {AttentionKind(kind): random_rows(layers, 3, *sizes[kind]) for kind in kinds}
     request = AttentionRequest.model_validate({"text": SOURCE, "model": "en-pt", **view})
     item = attention_item(InspectedText(source, target), "", maps, query, request)
     item.alignment = align(random_rows(rows, columns), source, target)

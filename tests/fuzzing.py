@@ -8,13 +8,13 @@ from collections.abc import Iterator
 FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
 
 
-def seeds(at_least: int = 10) -> Iterator[int]:
-    """Yields 0, 1, 2 and so on, `at_least` of them, and until FUZZ_SECONDS have passed.
+def seeds() -> Iterator[int]:
+    """Yields 0, 1, 2 and so on, at least ten numbers, and until FUZZ_SECONDS have passed.
 
     Every run begins with the same seeds, so that a fault that one run finds is found by the next.
     """
     end = time.monotonic() + FUZZ_SECONDS
     for seed in itertools.count():
-        if seed >= at_least and time.monotonic() >= end:
+        if seed >= 10 and time.monotonic() >= end:
             return
         yield seed

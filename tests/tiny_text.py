@@ -36,9 +36,9 @@ def is_installed(package: str) -> bool:
         return False
 
 
-def tensors(options: dict[str, Any], seed: int = 3) -> dict[str, torch.Tensor]:
+def tensors(options: dict[str, Any]) -> dict[str, torch.Tensor]:
     config = read_config(options, "config.json")
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(3)
     encoder = TextEncoder(config)
     shapes = {name: p.shape for name, p in encoder.named_parameters()}
     parts: dict[str, list[torch.Tensor]] = {}

@@ -7,7 +7,6 @@ from tests.api.servers import Server
 from tests.workers import Script
 
 LONG = " ".join(f"word{number} and" for number in range(200))
-SPANISH_NAME = "José Ángel"
 
 
 def test_text_in_gives_text_out_and_no_other_key(server: Server) -> None:

@@ -80,8 +80,8 @@ class Reader:
         self.field.press_sequentially(text)
         return self
 
-    def button(self, name: str, exact: bool = True) -> Locator:
-        return self.page.get_by_role("button", name=name, exact=exact)
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
 
     def choose(self, group: str, value: str) -> Self:
         if group in EXPERT:

@@ -73,8 +73,8 @@ def expect_step(page: Page, name: str) -> None:
         assert bar == [MAIN.index(name) + 1, len(MAIN)]
 
 
-def decimal(value: float, digits: int = 2) -> str:
-    text = f"{0 if abs(value) < 0.005 else value:.{digits}f}"
+def decimal(value: float) -> str:
+    text = f"{0 if abs(value) < 0.005 else value:.2f}"
     return text.replace("-", "\u2212")
 
 

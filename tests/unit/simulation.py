@@ -66,11 +66,11 @@ class Simulation:
         self.machine.send(request)
         return request
 
-    def offer(self, per_second: float, seconds: float, deadline: float, count: int = 1) -> None:
+    def offer(self, per_second: float, seconds: float, deadline: float) -> None:
         """Offers requests at random times, and runs until all have ended."""
         moment = 0.0
         while (moment := moment + random.expovariate(per_second)) < seconds:
-            self.clock.call_later(moment, self._send, deadline, count)
+            self.clock.call_later(moment, self._send, deadline, 1)
         self.clock.run_until(self.clock.now + seconds + deadline)
 
     def outcomes(self, name: str, since: float = 0.0) -> list[Request]:

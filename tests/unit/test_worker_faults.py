@@ -44,9 +44,9 @@ def test_worker_reports_while_it_decodes_parts_of_a_failed_batch(
     """The server ends a worker that is silent."""
     monkeypatch.setattr(worker_module, "REPORT_SECONDS", -1.0)
     script.num_steps = 50
-    script.poison.add(66)
+    script.poison.add(101)
     talk = start()
-    talk.send(Compute([*sentences(1, tokens=[66]), *sentences(2, 3)]))
+    talk.send(Compute(sentences(1, 2, 3)))
     talk.hear(3)
     assert talk.failed.keys() == {1}
     assert len(talk.reports) > 50

@@ -14,7 +14,7 @@ from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.encoding.capture_pass import CapturePass, TeacherForcedPass
 from model.inspection.query import AttentionJob, AttentionKind, resolve_query
-from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished
+from model.sequence import DecodingOptions, EngineLimits, Finished
 from model.sequence import Sequence as SourceSequence
 from service.ipc.channel import Channel
 from service.items import (
@@ -34,7 +34,7 @@ from service.workers.messages import Abort, Compute, ModelSet, Report, WorkerCon
 from service.workers.time_share import TimeShare
 from service.workers.worker import Worker
 from tests.attention_jobs import random_pairs
-from tests.tiny import VOCAB_SIZE, tiny_config, tiny_model
+from tests.tiny import tiny_config, tiny_model
 from tests.workers import EchoEngine, Script
 
 TEXT_SLICE_SECONDS = 0.003
@@ -65,18 +65,17 @@ def shares_with(attention_share: float = 0.1) -> dict[str, float | None]:
     return shares(Settings(**settings))
 
 
-def sentence(number: int, model: str = "en-pt", is_bulk: bool = False) -> TranslationItem:
-    return TranslationItem(model, [5, 0], DecodingOptions(), is_bulk=is_bulk, id=number)
+def sentence(number: int, model: str = "en-pt") -> TranslationItem:
+    return TranslationItem(model, [5, 0], DecodingOptions(), id=number)
 
 
 def text(number: int, model: str = "tiny", length: int = 200, token: int = 5) -> EmbeddingItem:
     return EmbeddingItem(model, [token] * length, id=number)
 
 
-def pair(number: int, model: str = "en-pt", is_wrong: bool = False) -> AttentionItem:
-    """Returns one of a few sentence pairs; a wrong one has an id outside the vocabulary."""
+def pair(number: int, model: str = "en-pt") -> AttentionItem:
+    """Returns one of a few sentence pairs."""
     source, target = PAIRS[number % len(PAIRS)]
-    source = [VOCAB_SIZE, *source] if is_wrong else source
     query = resolve_query(tiny_config(), [AttentionKind.ENCODER, AttentionKind.CROSS])
     return AttentionItem(model, AttentionJob(source, target, (query,)), id=number)
 
@@ -274,9 +273,6 @@ class Bench:
     @property
     def failed(self) -> list[int]:
         return [failed.id for report in self.sent for failed in report.failed]
-
-    def batches(self, model: str) -> list[BatchStats]:
-        return [batch for report in self.sent for batch in report.batches.get(model, {})]
 
     def total(self, figure: str, model: str) -> int:
         return sum(getattr(report, figure).get(model, 0) for report in self.sent)

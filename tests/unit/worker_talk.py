@@ -62,12 +62,9 @@ class Talk:
 Start = Callable[..., Talk]
 
 
-def sentences(
-    *ids: int, model: str = "en-pt", tokens: list[int] | None = None, beam: int = 1
-) -> list[TranslationItem]:
-    """Returns sentences; each has the token 100 + id unless `tokens` are given."""
-    options = DecodingOptions(beam_size=beam)
-    return [TranslationItem(model, [*(tokens or [100 + i]), 0], options, id=i) for i in ids]
+def sentences(*ids: int, model: str = "en-pt") -> list[TranslationItem]:
+    """Returns sentences; each has the token 100 + id."""
+    return [TranslationItem(model, [100 + i, 0], DecodingOptions(), id=i) for i in ids]
 
 
 def tokens_of(done: Done) -> list[int]:
