@@ -5,7 +5,7 @@ replace them. In the translation they are put back, unless the source has severa
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Self
@@ -23,8 +23,8 @@ FOLDED = {
 
 _PLAIN = str.maketrans(FOLDED | {"\u00a0": " ", "\u202f": " "})
 
-# A dash between words without spaces. A hyphen in its place would make one word of the two.
-_TIGHT = re.compile(r"(?<=\w)[—―](?=\w)")
+# A dash between words without spaces, but not in `5—7`. A hyphen in its place would join the words.
+_TIGHT = re.compile(r"(?<=\w)[—―](?=\w)(?!(?<=\d.)\d)")
 
 # A no-break space between two words. A number, or a name, is found again in the translation.
 _NO_BREAK = re.compile("([^\\s\"'(«“‘]{1,32})([\u00a0\u202f])(?=([^\\s\"')»”’.,;:!?]{1,32}))")
@@ -44,7 +44,13 @@ _QUOTES = {
 }
 _CLOSING = {'"': re.compile('"'), "'": re.compile(r"(?<!\w)'|'(?!\w)")}
 _APOSTROPHE = re.compile(rf"(?<=\w)[{_SINGLE}'](?=\w)")
-_OPENING = {each: re.compile(rf"(?<![^\s(\[{{<\-\"'/]){each}(?=\S)") for each in "\"'"}
+# A quote beside another one begins a word, or closes after it: `“‘Yes,’ he said”`.
+_OPENING = {
+    each: re.compile(
+        rf"(?<![^\s(\[{{<\-/]){each}(?=\S)|(?<=[{_DOUBLE}{_SINGLE}\"']){each}(?=[\w¿¡])"
+    )
+    for each in "\"'"
+}
 
 
 def plain(text: str) -> str:
@@ -75,7 +81,7 @@ class Typography:
     """The style of a source text; "" stands for a plain character.
 
     Attributes:
-        quotes: Maps each plain quote to the opening and the closing quote.
+        quotes: Maps each plain quote to the quotes in its place, in order.
         apostrophe: Apostrophe inside a word.
         alone: Dashes between words, in order.
         dashes: Dash between digits, and dash in front of a digit.
@@ -83,7 +89,7 @@ class Typography:
         spaces: No-break spaces, each with the words before and after it.
     """
 
-    quotes: dict[str, tuple[str, str]]
+    quotes: dict[str, tuple[str, ...]]
     apostrophe: str
     alone: tuple[str, ...]
     dashes: tuple[str, ...]
@@ -96,7 +102,7 @@ class Typography:
         for plain, pattern in _QUOTES.items():
             found = [each[0] for each in pattern.finditer(text)]
             if found and plain not in found:
-                quotes[plain] = (found[0], found[1] if len(found) > 1 else found[0])
+                quotes[plain] = tuple(found)
         if "'" in quotes and '"' not in text:
             quotes.setdefault('"', quotes["'"])  # models may write the other quotes
         # Translators replace an en dash between spaces by a hyphen more often than not.
@@ -112,10 +118,9 @@ class Typography:
         """Returns a translation in the style of the source."""
         if self.apostrophe:
             translation = _APOSTROPHE.sub(self.apostrophe, translation)
-        for plain, (opening, closing) in self.quotes.items():
+        for plain, quotes in self.quotes.items():
             if plain in translation:
-                translation = _OPENING[plain].sub(opening, translation)
-                translation = _CLOSING[plain].sub(closing, translation)
+                translation = _with_quotes(translation, plain, quotes)
         for place, dash in zip(_DASH_PLACES, self.dashes, strict=True):
             if dash:
                 translation = place.sub(dash, translation)
@@ -134,6 +139,16 @@ class Typography:
             return translation
         dashes = iter(self.alone if is_same else self.alone[:1] * found)
         return _PLAIN_DASH.sub(lambda _: next(dashes), translation)
+
+
+def _with_quotes(translation: str, plain: str, quotes: Sequence[str]) -> str:
+    """Puts the quotes of the source into a translation; if it has fewer or more, the first pair."""
+    pattern = _QUOTES[plain]
+    if len(pattern.findall(translation)) == len(quotes):
+        in_order = iter(quotes)
+        return pattern.sub(lambda _: next(in_order), translation)
+    opening, closing, *_ = (*quotes, quotes[0])
+    return _CLOSING[plain].sub(closing, _OPENING[plain].sub(opening, translation))
 
 
 def _style(found: Collection[str]) -> str:

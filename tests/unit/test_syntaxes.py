@@ -144,6 +144,9 @@ STYLES = {
     ("«Yes», he said", '"Sim", disse ele'): "«Sim», disse ele",
     ("„Ja“, sagte er", '"Sim", disse ele ("não")'): "„Sim“, disse ele („não“)",
     ("”Ja” sa han", '"Sim", disse'): "”Sim”, disse",
+    ("“He said ‘hi’,” she noted", "\"Ele disse 'oi'\", notou"): "“Ele disse ‘oi’”, notou",
+    ("“‘Yes,’ he said”", '"\'Sim\', disse" ("não")'): "“‘Sim’, disse” (“não”)",
+    ("„Ja“, «oui» and ‹yes›", '"Ja", "oui" e \'sim\''): "„Ja“, «oui» e ‹sim›",
     ("‘Yes’, she doesn’t", "'Sim', n'água"): "‘Sim’, n’água",
     ('The “old" house', 'A "velha" casa'): 'A "velha" casa',
     ("One — two", "Um - dois"): "Um — dois",
@@ -151,6 +154,7 @@ STYLES = {
     ("One — two − three", "Um - dois, três"): "Um - dois, três",
     ("One — two - three", "Um - dois - três"): "Um — dois - três",
     ("One—two", "Um - dois"): "Um — dois",
+    ("pages 5—7", "páginas 5-7"): "páginas 5—7",
     ("One – two — three", "Um - dois - três"): "Um - dois — três",
     ("1914–1918 and −5", "1914-1918 e -5, guarda-chuva"): "1914–1918 e −5, guarda-chuva",
     ("Wait… now", "Espere... agora"): "Espere… agora",
@@ -169,6 +173,7 @@ def test_only_unknown_signs_are_folded() -> None:
     assert folded("“a” – ’b’", {"“", "”"}, False) == '"a" – ’b’'
     assert folded("a—b — c", {"—"}, False) == "a - b - c"
     assert folded("a—b — c", {"—"}, True) == "a—b - c"
+    assert folded("5—7", {"—"}, False) == "5-7"
     text = "".join(FOLDED)
     assert set(folded(text, text, False)) == {*"\"'-"}
     assert Typography.of(f"a {text}").applied("ab") == "ab"
