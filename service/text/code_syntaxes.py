@@ -32,6 +32,7 @@ OPERATORS = Group(
             r"(?<![\w<>=])(?:[<>=!~]=|===|[<>^~]|~>)\s?v?\d++(?:\.[\d*]+)*+(?:-[\w.]+)?"
             r"(?:,[<>=!~]{1,2}\d++(?:\.[\d*]+)*+)*+"
         ),
+        "bar between texts": r"(?<=[\w.!?)}\]])\|(?=[\w\[{(%:])",
         "word after an exclamation mark": r"(?<!\S)![a-z]{3,20}(?!\w)",
         "name after an asterisk": r"(?<!\w)(?:\*ng[A-Z]\w*|\*{1,2}k?w?args\b|\*\.\w{1,10}(?!\w))",
         "times of cron": r"(?<!\S)(?=[\d/,-]{0,20}\*)(?:[\d*/,-]{1,20} ){4}[\d*/,-]{1,20}(?!\S)",
@@ -183,7 +184,7 @@ COMMANDS = Group(
             rf"|(?<=cláusula ){_CLAUSES}"
         ),
         # a normaliser makes `n.o` of it
-        "number sign": r"[Nn]\.ºs?(?=\s?\d)",
+        "number sign": r"[Nn](?:\.ºs?(?=\s?\d)|º(?=\s?\d++[./-]\d))",
         "words of a query": (
             r"(?:GROUP|ORDER) BY(?! [A-Z]{2})|(?:LEFT|RIGHT|INNER|OUTER|CROSS) JOIN|NOT NULL"
             r"|(?:PRIMARY|FOREIGN) KEY|VARCHAR(?:\(\d+\))?"

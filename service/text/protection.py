@@ -99,7 +99,10 @@ class ProtectedText:
         return not has_words(self.span(marker))
 
     def keeps_order(self, text: str) -> bool:
-        """Returns whether each pair of markers in a translation has a text between its markers."""
+        """Returns whether each pair of markers has a text between them, and each `&` a letter."""
+        for found in MARKER.finditer(text) if "&" in self.spans else ():
+            if self.span(found[0]) == "&" and not text[found.end() :][:1].isalnum():
+                return False
         if not self.pairs:
             return True
         places = {found[0]: found.start() for found in MARKER.finditer(text)}
@@ -197,7 +200,9 @@ def _pairs(spans: Sequence[str]) -> dict[str, str]:
     opened: dict[str, list[str]] = {}
     for number, span in enumerate(spans):
         marker = chr(FIRST_MARKER + number)
-        if found := _TAG.fullmatch(span):
+        tags = [*_TAG.finditer(span)]  # adjacent tags are one span; the innermost counts
+        if tags and "".join(each[0] for each in tags) == span:
+            found = tags[0] if tags[0][1] else tags[-1]
             name, is_end = found[2], bool(found[1])
         elif set(span) <= _EMPHASIS_MARKS:
             name, is_end = span, bool(opened.get(span))

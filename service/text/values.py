@@ -54,7 +54,7 @@ NUMBERS = Group(
         # Signs of fractions and units have no meaning without the number in front of them.
         "fraction or unit": (
             rf"(?:[-+\u2212±](?=[\d{MEASURES}]))?"
-            rf"(?:\d{{1,15}}(?:[.,]\d{{1,15}})?{_SPACE})?(?:[{MEASURES}]|°[CFK]?(?!\w))"
+            rf"(?:\d{{1,15}}(?:[.,]\d{{1,15}})?{_SPACE})?(?:[{MEASURES}]|(?:°[CFK]?|º[CFK])(?!\w))"
         ),
         "amount before a sign": (
             rf"(?<![\w.,]){_NUMBER_SIGN}\d{{1,15}}(?:{_GROUP}){{1,7}}+{_ALONE}{_SPACE}"
@@ -120,7 +120,7 @@ VALUE = re.compile("|".join(group.pattern for group in VALUES))
 # Pattern that is faster than `VALUE`. A text without a match has no value.
 TRIGGER = re.compile(
     rf"""
-    [0-9{_CURRENCIES}{SCRIPTS}{MEASURES}°]
+    º[CFK]|[0-9{_CURRENCIES}{SCRIPTS}{MEASURES}°]
     (?: (?<=[{_CURRENCIES}]){_SPACE}{_NUMBER_SIGN}[0-9]
       | (?<=[{SCRIPTS}{MEASURES}°])
       | (?<=[0-9])(?:(?:[^\w\s]?\s?\w?[0-9]){{4}}|[0-9A-Fa-f]{{7}})

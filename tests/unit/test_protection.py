@@ -90,6 +90,19 @@ def test_marks_of_directions_have_a_text_between_them() -> None:
     assert not found.keeps_order(f"Abra ajustes {first}{last}.")
 
 
+def test_adjacent_tags_have_a_text_between_them() -> None:
+    found = protect("<0>Read the <1>terms</1></0> now")
+    first, second, last = map(chr, range(FIRST_MARKER, FIRST_MARKER + 3))
+    assert found.pairs == {second: last}
+    assert not found.keeps_order(f"{first}Leia os termos {second}{last} agora")
+
+
+def test_mark_of_a_key_has_a_letter_after_it() -> None:
+    found = protect("Show &line numbers")
+    assert found.keeps_order(f"Mostrar {chr(FIRST_MARKER)}números de linha")
+    assert not found.keeps_order(f"Mostrar números de linha {chr(FIRST_MARKER)}")
+
+
 @pytest.mark.parametrize("variant", range(len(VARIANTS)))
 def test_stand_ins_are_restored_in_any_order(variant: int) -> None:
     found = protect("Give {a} to {b}, now!", unknown)
