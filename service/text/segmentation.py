@@ -45,6 +45,17 @@ _REPEATED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+# Abbreviations before a name or a number that `sentencex` takes for the end of a sentence.
+_ABBREVIATIONS = {
+    "en": re.compile(r"(?<!\w)(?:[Vv]ols?|[Cc]hs?|[Ee]qs?|Ft|Ste|[Aa]pprox)\.$"),
+    "pt": re.compile(
+        r"(?<![\w.])(?:sécs?|caps?|vols?|págs?|arts?|tít|fls?|av|sto|sta|pe|gov|cel|ten|sarg|dep|arq"
+        r"|mons|ilm[oa]|exm[oa]|aprox|tel|proc)\.$",
+        re.IGNORECASE,
+    ),
+}
+_ABBREVIATION_CHARS = 10
+
 # A column of a line, with the tabs after it.
 _CELL = re.compile(r"[^\t]+\t*|\t+")
 
@@ -184,6 +195,11 @@ def _pieces(lines: Iterable[str], language: str) -> list[str]:
     return pieces
 
 
+def _is_abbreviation(text: str, language: str) -> bool:
+    pattern = _ABBREVIATIONS.get(language)
+    return pattern is not None and pattern.search(text) is not None
+
+
 def _sentence_ends(line: str, language: str) -> list[int]:
     """Returns the end of each sentence of a line as a character index, in rising order.
 
@@ -197,7 +213,10 @@ def _sentence_ends(line: str, language: str) -> list[int]:
         window = line[start : start + WINDOW_CHARS]
         num_before = len(ends)
         for boundary in get_sentence_boundaries(language, window):
-            ends.append(start + boundary["end_index"])
+            end = boundary["end_index"]
+            before = window[max(0, end - _ABBREVIATION_CHARS) : end].rstrip()
+            if end == len(window) or not _is_abbreviation(before, language):
+                ends.append(start + end)
         if start + len(window) < len(line) and len(ends) > num_before:
             ends.pop()
         start = ends[-1] if ends[num_before:] else start + (window.rfind(" ") + 1 or len(window))

@@ -84,6 +84,22 @@ def test_splits(text: str, separators: tuple[str, ...], sentences: tuple[str, ..
 
 
 @pytest.mark.parametrize(
+    ("language", "text", "sentences"),
+    [
+        ("en", "See Vol. II and Ch. IV. Go.", ("See Vol. II and Ch. IV.", "Go.")),
+        ("pt", "O séc. XIX e a Av. Rio. Fim.", ("O séc. XIX e a Av. Rio.", "Fim.")),
+        ("pt", "Vi o Ten. Silva e a Sta. Ana.", ("Vi o Ten. Silva e a Sta. Ana.",)),
+        ("pt", "Ver cap. Silva foi. Ver o cap.", ("Ver cap. Silva foi.", "Ver o cap.")),
+        ("de", "Er ist im Ch. Es ist gut.", ("Er ist im Ch.", "Es ist gut.")),
+    ],
+)
+def test_abbreviation_before_a_capital_ends_no_sentence(
+    language: str, text: str, sentences: tuple[str, ...]
+) -> None:
+    assert split_sentences(text, language).sentences == sentences
+
+
+@pytest.mark.parametrize(
     ("text", "separators", "sentences"),
     [
         ("thank you thank you", ("", " ", ""), ("thank you", "thank you")),
