@@ -284,7 +284,8 @@ def with_ending(source: str, translation: str) -> str:
     """Returns a translation that ends with the punctuation of its source.
 
     If one of them ends with an abbreviation, no mark changes. A mark before a closing quote does
-    not change either, because languages differ in the order of mark and quote. If both texts are
+    not change either, because languages differ in the order of mark and quote. If the source has
+    the same quote or bracket before its mark, the mark follows it. If both texts are
     in brackets, the mark is inside of them. A word of `_GENDER` is removed, unless the source has
     an opening bracket.
     """
@@ -302,7 +303,8 @@ def with_ending(source: str, translation: str) -> str:
     if _is_abbreviation(source) or _is_abbreviation(translation):
         return translation
     body = translation.rstrip(_ENDING)
-    if not body or (wanted and (source[-1] in CLOSING or body[-1] in CLOSING)):
+    closes = body[-1:] in CLOSING and body[-1:] != source.rstrip(_ENDING)[-1:]
+    if not body or (wanted and (source[-1] in CLOSING or closes)):
         return translation
     return _with_ellipsis(source, body + wanted.translate(SCRIPTS.get(_script(body), {})))
 

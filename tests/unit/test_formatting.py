@@ -214,6 +214,8 @@ def test_languages_have_rules_of_their_own(
         ("Agency [WHO]", "Agência (OMS)", "Agência (OMS)"),
         ("in 323 BCE.", "em 323 a.C..", "em 323 a.C."),
         ("(It slept.)", "(Dormiu)", "(Dormiu.)"),
+        ("Ana (b. 1950).", "Ana (n. 1950)", "Ana (n. 1950)."),
+        ('He said "no"!', 'Ele disse "não"', 'Ele disse "não"!'),
         ("[See below]", "（見る。）", "（見る）"),
         # The marks are those of the script.
         ("Hello.", "你好", "你好。"),
