@@ -244,7 +244,14 @@ class Markup:
 
 
 class _Value(Markup):
-    """A value of a catalogue, whose line breaks stay."""
+    """A value of a catalogue. Its line breaks stay, and so does `&` if it has no entities."""
+
+    def __init__(self, source: str) -> None:
+        self.has_entities = unescaped(source) != source
+
+    def escape(self, words: str) -> str:
+        escaped = super().escape(words)
+        return escaped if self.has_entities else escaped.replace("&amp;", "&")
 
     def collapsed(self, source: str) -> str:
         return self.read(source)
@@ -263,7 +270,8 @@ def value_text(source: str) -> tuple[TaggedText, Callable[[Sequence[Node]], str]
     )
     is_tagged = is_inline and 0 < len(tokens) <= MAX_TOKENS and _ends(tokens) is not None
     if is_tagged and without_syntax(source) == source:
-        return TaggedText(_Value().nodes(tokens), True), _Value().written
+        value = _Value(source)
+        return TaggedText(value.nodes(tokens), True), value.written
     return TaggedText([source], True), words_of
 
 

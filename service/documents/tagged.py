@@ -3,7 +3,7 @@
 The tags of this HTML are the same for every format. They have an id, but no attribute of the
 document. `<span id="1">` surrounds words to translate. `<img id="2">` stands for an element without
 words. `<code id="3"></code>` stands for an element whose words stay as they are. `<br>`, without an
-id, stands for a line break.
+id, stands for a line break, and `<hr>` for a tab.
 """
 
 import re
@@ -29,6 +29,7 @@ MAX_UNITS = 500
 
 LINE_BREAK = "<br>"
 _LINE_BREAKS = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_TABS = re.compile(r"<hr\s*/?>", re.IGNORECASE)
 _TAGS = re.compile(r"<[^>]*>")
 _WORD = re.compile(r"\S+")
 
@@ -74,7 +75,7 @@ class TaggedText:
         self.nodes = joined(core)
         self.html = to_html(self.nodes)
         if keeps_lines:
-            self.html = self.html.replace("\n", LINE_BREAK)
+            self.html = self.html.replace("\n", LINE_BREAK).replace("\t", "<hr>")
 
     def tree_of(self, translation: str) -> list[Node]:
         """Returns a translation, which is HTML, as a tree without `before` and `after`.
@@ -83,7 +84,7 @@ class TaggedText:
         inside the same element as in the source. Other tags are left out.
         """
         if self.keeps_lines:
-            translation = _LINE_BREAKS.sub("\n", translation)
+            translation = _TABS.sub("\t", _LINE_BREAKS.sub("\n", translation))
         return _Reader(self.nodes).read(without_controls(translation))
 
     def placed(self, source: str, write: Callable[[list[Node]], str]) -> Callable[[str], str]:
@@ -157,7 +158,7 @@ def to_html(nodes: Sequence[Node]) -> str:
 
 
 def plain_text(html: str) -> str:
-    return unescape(_TAGS.sub("", without_controls(html).replace(LINE_BREAK, " ")))
+    return unescape(_TAGS.sub("", _TABS.sub(" ", without_controls(html).replace(LINE_BREAK, " "))))
 
 
 class _Reader:

@@ -215,6 +215,18 @@ def test_tags_in_values_move_with_their_words(name: str) -> None:
         assert same.write(same.texts(), "").decode() == VALUES[name] % source
 
 
+def test_value_with_tags_keeps_its_tabs_and_plain_characters() -> None:
+    text = json.dumps({"a": "&Save\t<b>a</b> & b", "c": "d\te\nf", "g": "h &lt; <b>i & j</b>"})
+    document = read_document("a.json", text.encode())
+    assert document.texts()[1] == "d<hr>e<br>f"
+    replies = [f"{each} x" for each in document.texts()]
+    assert json.loads(document.write(replies, "")) == {
+        "a": "&Save\t<b>a</b> & b x",
+        "c": "d\te\nf x",
+        "g": "h &lt; <b>i &amp; j</b> x",
+    }
+
+
 def test_message_with_tags_is_a_message() -> None:
     text = json.dumps({"a": "{n, plural, one {<b>#</b> cat} other {<b>#</b> cats}}"})
     assert read_document("a.json", text.encode()).texts()[0].startswith("{n, plural, one {&lt;b")
