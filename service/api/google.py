@@ -17,7 +17,7 @@ from starlette.responses import Response
 from service.api.context import HttpContext, context_of
 from service.api.dialect import Dialect
 from service.api.errors import responses_of, status_of
-from service.api.request.body import merge, read_fields
+from service.api.request.body import read_fields, read_query
 from service.api.request.handlers import route
 from service.api.request.parameters import FORM, JSON
 from service.api.request.translation import as_texts, detected, translate_each, translation_request
@@ -143,8 +143,7 @@ router = APIRouter(tags=["google"], responses=errors)
 
 
 async def read_all(request: Request, is_keyless: bool) -> dict[str, Any]:
-    query = merge(request.query_params.multi_items())
-    return {**query, **await read_fields(request, is_keyless)}
+    return {**read_query(request), **await read_fields(request, is_keyless)}
 
 
 TRANSLATE = PATH, GoogleData[GoogleTranslations]

@@ -56,6 +56,8 @@ def test_json_is_read_without_its_media_type(server: Server, headers: dict[str, 
         ({"content-type": "multipart/form-data; boundary=b"}, b"x", "cannot be read"),
         ({"content-type": "multipart/form-data; boundary=b"}, b"--b\r\n\r\nx\r\n--b--", "cannot"),
         (FORM, b"&".join([b"q=a"] * 5000), "more than 4096 fields"),
+        (FORM, b"q=a%E7%E3o&source=pt&target=en", "the form has the byte 0xE7"),
+        (FORM, b"q=a\xe7\xe3o&source=pt&target=en", "the form has the byte 0xE7"),
         ({**JSON, "content-encoding": "gzip"}, b"\x1f\x8b", "Content-Encoding gzip is not"),
     ],
 )
@@ -64,6 +66,13 @@ def test_body_of_the_wrong_kind_is_refused(
 ) -> None:
     response = server.post("/translate", content=body, headers=headers)
     assert_error(response, InvalidRequestError, message)
+
+
+def test_query_in_another_charset_is_refused(server: Server) -> None:
+    response = server.post("/translate?q=Ol%C3%A1&source=en&target=en")
+    assert response.json() == {"translatedText": "Olá"}
+    response = server.post("/translate?q=Ol%E1&source=en&target=en")
+    assert_error(response, InvalidRequestError, "the query has the byte 0xE1")
 
 
 def test_nothing_of_a_form_that_cannot_be_read_is_logged(

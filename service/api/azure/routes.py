@@ -29,7 +29,7 @@ from service.api.context import HttpContext, context_of
 from service.api.dialect import Dialect
 from service.api.errors import KEYS_401, responses_of, status_of
 from service.api.keys import given_key
-from service.api.request.body import merge, parse_json, read_body
+from service.api.request.body import parse_json, read_body, read_query
 from service.api.request.handlers import route
 from service.api.request.parameters import AcceptLanguage
 from service.api.request.reading import read_permitted
@@ -118,7 +118,7 @@ router = APIRouter(tags=["azure"], responses=errors)
 
 async def read_list(request: Request, is_keyless: bool) -> dict[str, Any]:
     body = parse_json(await read_body(request, is_keyless), is_object=False)
-    return {**merge(request.query_params.multi_items()), "body": body}
+    return {**read_query(request), "body": body}
 
 
 @route(router.post, f"{BASE}/translate", list[AzureTranslations], read=read_list)

@@ -74,7 +74,7 @@ async def read_fields(request: Request, is_keyless: bool = False) -> dict[str, A
     if content_type == JSON:
         fields: dict[str, Any] = parse_json(body)
         return fields
-    query = merge(request.query_params.multi_items())
+    query = read_query(request)
     if content_type in (FORM, "") or (not body and query):
         return {**merge(_parse_form(body)), **query}
     if content_type == MULTIPART:
@@ -162,18 +162,27 @@ def is_deep(value: Any) -> bool:
     return True
 
 
+def read_query(request: Request) -> dict[str, Any]:
+    return merge(_pairs(request.scope["query_string"], "query"))
+
+
 def _parse_form(body: bytes) -> list[tuple[str, str]]:
+    return [(name, value.replace("\r\n", "\n")) for name, value in _pairs(body, "form")]
+
+
+def _pairs(source: bytes, kind: str) -> list[tuple[str, str]]:
+    limit = MAX_FIELDS
     try:
-        pairs = parse_qsl(
-            body.decode("utf-8", errors="replace"),
-            keep_blank_values=True,
-            max_num_fields=MAX_FIELDS,
-        )
+        return parse_qsl(source.decode(), True, max_num_fields=limit, errors="strict")
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise InvalidRequestError(
+            f"the {kind} has the byte 0x{byte:02X}, which is not UTF-8 there; encode it in UTF-8"
+        ) from None
     except ValueError:
         raise InvalidRequestError(
-            f"the form has more than {MAX_FIELDS} fields; send {JSON} instead"
+            f"the {kind} has more than {limit} fields; send {JSON} instead"
         ) from None
-    return [(name, value.replace("\r\n", "\n")) for name, value in pairs]
 
 
 async def parse_multipart(

@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from service.api.context import HttpContext, context_of
 from service.api.keys import QUERY_FIELDS, given_key, num_characters
-from service.api.request.body import media_type, merge, read_fields, read_upload_form
+from service.api.request.body import media_type, merge, read_fields, read_query, read_upload_form
 from service.api.request.parameters import MULTIPART, describe
 from service.api.request.translation import enabled
 from service.errors import ForbiddenError, InvalidKeyError, MissingKeyError, RequestTooLargeError
@@ -43,7 +43,7 @@ async def read_permitted(request: Request, read: Reader = read_fields) -> dict[s
     context = context_of(request)
     if not context.services.keys.is_required:
         return await read(request, False)
-    given = given_key(context.headers, merge(request.query_params.multi_items()), QUERY_FIELDS)
+    given = given_key(context.headers, read_query(request), QUERY_FIELDS)
     key = find_key(context, given) if given else None
     fields = await read(request, key is None)
     if key is None:
@@ -82,7 +82,7 @@ async def read_form(request: Request, is_keyless: bool) -> dict[str, Any]:
 
     A server without translation of documents refuses the request before it reads the form.
     """
-    context, fields = context_of(request), merge(request.query_params.multi_items())
+    context, fields = context_of(request), read_query(request)
     enabled(context.services)
     if media_type(context) != MULTIPART:
         return fields
