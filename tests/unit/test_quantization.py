@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from model.encoding.embedding import embed
+from model.quantization import int8
 from model.quantization.int8 import (
     PANEL,
     AsymmetricInt8Linear,
@@ -25,16 +26,26 @@ def integers(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(-127, 128, shape, generator=generator, dtype=torch.int8)
 
 
-@pytest.mark.parametrize("width", [8, 256, 1040, 1041, 1536, 4096])
+@pytest.fixture(params=[True, False], ids=["integers", "floats"])
+def _processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with instructions for int8, and one without them."""
+    monkeypatch.setattr(int8, "HAS_FAST_INT8", request.param)
+
+
+@pytest.mark.usefixtures("_processor")
+@pytest.mark.parametrize("width", [8, 256, 1024, 1025, 1536, 4096])
 def test_integer_sums_are_exact(width: int) -> None:
     x, weight = integers(5, width), integers(24, width, seed=1)
     exact = x.numpy().astype(np.int64) @ weight.numpy().astype(np.int64).T
     assert np.array_equal(int8_matmul(x, weight).numpy(), exact.astype(np.float32))
 
 
+@pytest.mark.usefixtures("_processor")
 def test_the_largest_values_are_exact_too() -> None:
-    x = torch.full((4, 1536), 127, dtype=torch.int8)
-    assert int8_matmul(x, x[:1]).tolist() == [[float(1536 * 127**2)]] * 4
+    x = torch.full((4, 1536), -127, dtype=torch.int8)
+    x[:, 0] = 126
+    exact = 1535 * 127**2 + 126**2
+    assert int8_matmul(x, x[:1]).tolist() == [[float(np.float32(exact))]] * 4
 
 
 def test_matrix_of_zeros_stays_one() -> None:
