@@ -215,7 +215,8 @@ def _sentence_ends(line: str, language: str) -> list[int]:
         for boundary in get_sentence_boundaries(language, window):
             end = boundary["end_index"]
             before = window[max(0, end - _ABBREVIATION_CHARS) : end].rstrip()
-            if end == len(window) or not _is_abbreviation(before, language):
+            is_ordinal = window[end : end + 1] in ("º", "ª")  # `1.ª`
+            if end == len(window) or not (is_ordinal or _is_abbreviation(before, language)):
                 ends.append(start + end)
         if start + len(window) < len(line) and len(ends) > num_before:
             ends.pop()

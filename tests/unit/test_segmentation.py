@@ -89,6 +89,7 @@ def test_splits(text: str, separators: tuple[str, ...], sentences: tuple[str, ..
         ("en", "See Vol. II and Ch. IV. Go.", ("See Vol. II and Ch. IV.", "Go.")),
         ("pt", "O séc. XIX e a Av. Rio. Fim.", ("O séc. XIX e a Av. Rio.", "Fim.")),
         ("pt", "Vi o Ten. Silva e a Sta. Ana.", ("Vi o Ten. Silva e a Sta. Ana.",)),
+        ("pt", "No 3.º Esq. A 1.ª vez.", ("No 3.º Esq.", "A 1.ª vez.")),
         ("pt", "Ver cap. Silva foi. Ver o cap.", ("Ver cap. Silva foi.", "Ver o cap.")),
         ("de", "Er ist im Ch. Es ist gut.", ("Er ist im Ch.", "Es ist gut.")),
     ],
