@@ -155,12 +155,16 @@ def pieces(text: str) -> Iterator[Piece]:
 
 
 def without_controls(text: str) -> str:
-    """Returns a text without the characters that XML does not allow, and their references."""
+    """Returns a text without the characters that XML does not allow, and their references.
+
+    A vertical tab or a form feed becomes a space, because words may be on both sides of it.
+    """
 
     def kept(reference: re.Match[str]) -> str:
         return "" if _CONTROLS.match(unescaped(reference[0]) or "\0") else reference[0]
 
-    return _REFERENCE.sub(kept, _CONTROLS.sub("", text))
+    spaced = text.replace("\v", " ").replace("\f", " ")
+    return _REFERENCE.sub(kept, _CONTROLS.sub("", spaced))
 
 
 def plain_text(text: str) -> str:

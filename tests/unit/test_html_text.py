@@ -237,6 +237,10 @@ def test_references_to_control_characters_are_left_out(reference: str) -> None:
     assert restored(f"a{reference}<b>x</b> &#65;") == "a<b>x</b> A"
 
 
+def test_words_beside_a_form_feed_stay_apart() -> None:
+    assert restored("a\fb\v<b\fid=c>d\0e</b>") == "a b <b id=c>de</b>"
+
+
 def test_reference_of_any_length_is_read() -> None:
     assert unescaped(f"&#{'1' * 5000};a") == "\ufffda"
     assert unescaped("&#0000000065;&#x000000041;&amp;") == "AA&"
