@@ -118,16 +118,6 @@ def test_character_limit_has_the_known_text(serve: Serve) -> None:
         assert "REGARD_MAX_TEXT_CHARS" in found.json()["details"]
 
 
-def test_help_stands_beside_the_text(server: AnyServer) -> None:
-    found = server.translate("Hello.", target="zz").json()
-    assert (found["error"], found["details"]) == ("zz is not supported", "supported: en, pt")
-    found = server.post("/translate", json=[]).json()
-    assert (found["error"], found["details"]) == (
-        "Invalid JSON format",
-        "the body must be an object",
-    )
-
-
 TEXTS = ["Good day.", "The train is late."]
 
 
@@ -171,6 +161,7 @@ def test_translation_has_the_shape_of_q(
 ) -> None:
     response = server.post("/translate", **request_)
     assert (response.status_code, response.json()) == (200, {"translatedText": translated})
+    assert response.headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize("q", [EMOJI, " ", "12", [EMOJI], [EMOJI, "\n\n"]])

@@ -106,13 +106,6 @@ def test_words_of_adjacent_tags_stay_apart(real_server: Server, text: str) -> No
         assert not re.search("<([a-z])></\\1>", found), found
 
 
-def test_line_break_element_of_xml_separates_words(real_server: Server) -> None:
-    found = xml(real_server, "The first line<br/>and the second line.")
-    assert found.count("<br/>") == 1
-    words = re.sub("<br/>", "", found)
-    assert words == plain(real_server, "The first line and the second line.")
-
-
 ATTRIBUTES = {
     '<img alt="{}" src="a.png">': "A red house",
     '<input type="text" placeholder="{}">': "Search here",
@@ -136,38 +129,6 @@ def test_attributes_that_people_read_are_translated(real_server: Server, text: s
         assert re.search(f'<{tag}[^>]*="{re.escape(expected)}"', found), found
 
 
-def test_other_attributes_and_untranslated_elements_stay(real_server: Server) -> None:
-    text = (
-        '<p translate="no"><img alt="A red house"></p><meta name="keywords" content="A red house">'
-        '<b class="notranslate" title="A red house">The cat</b><a href="/a-red-house"></a>'
-        '<input type="text" value="A red house"><notranslate>A red house</notranslate>'
-    )
-    assert html(real_server, text) == text
-
-
-def test_attributes_of_xml_stay(real_server: Server) -> None:
-    text = '<img alt="A red house"/>'
-    assert xml(real_server, text) == text
-
-
-def test_translate_yes_inside_no(real_server: Server) -> None:
-    text = '<p translate="no">The cat <b translate="yes">The dog</b> The cat</p>'
-    assert html(real_server, text) == text.replace("The dog", plain(real_server, "The dog"))
-
-
-NOT_TRANSLATED = {
-    "30k€ of <notranslate>Acme Corp</notranslate> revenue": "<notranslate>Acme Corp</notranslate>",
-    "<p>I like <notranslate>big <b>cats</b></notranslate>.</p>": (
-        "<notranslate>big <b>cats</b></notranslate>"
-    ),
-}
-
-
-@pytest.mark.parametrize("text", NOT_TRANSLATED)
-def test_element_notranslate_is_kept(real_server: Server, text: str) -> None:
-    assert NOT_TRANSLATED[text] in html(real_server, text)
-
-
 def test_word_behind_a_tag_has_its_case(real_server: Server) -> None:
     assert html(real_server, "(<i>see below</i>)") == "(<i>ver abaixo</i>)"
     assert html(real_server, "(<i>See below</i>)") == "(<i>Veja abaixo</i>)"
@@ -184,27 +145,8 @@ def test_entities_of_html_are_kept_in_xml(real_server: Server, text: str, expect
     assert xml(real_server, text) == expected
 
 
-SPACES = [
-    "Good morning.\r\n\r\nGood night.",
-    "  Good morning.\n\tGood night.\n",
-    "<p>Good morning.\n  Good night.</p>\n\n<p>Good morning.</p>",
-    "Good morning.   Good night.\n\n\nGood morning.",
-]
-
-
 def said(text: str) -> str:
     return text.replace("Good morning", "Bom dia").replace("Good night", "Boa noite")
-
-
-@pytest.mark.parametrize("text", SPACES)
-def test_white_space_between_sentences_stays(real_server: Server, text: str) -> None:
-    expected = said(text)
-    assert html(real_server, text) == expected
-    for fields in ({}, {"split_sentences": "nonewlines"}, {"outline_detection": False}):
-        assert xml(real_server, text, **fields) == expected
-    for split in ({}, {"split_sentences": "nonewlines"}, {"split_sentences": "1"}):
-        found = translations(real_server, text, tag_handling="html", **split)
-        assert found[0]["text"] == expected
 
 
 PARAGRAPHS = ["Good morning\n\nGood night", "Good morning\n- Good night\n- Good morning"]
@@ -226,14 +168,3 @@ def test_line_break_inside_a_sentence_is_a_space_unless_lines_are_split(
     assert xml(real_server, text).count("\n") == 2
     html_lines = translations(real_server, text, tag_handling="html", split_sentences="1")
     assert html_lines[0]["text"].count("\n") == 2
-
-
-DOCUMENTS = [
-    "<!-- a -->\n<!DOCTYPE html>\n\n<html><p>Good morning.</p></html>\n\n",
-    "<?xml version='1.0'?>\n<!-- <!DOCTYPE x> -->\n<d>\nGood morning.\n</d>\n",
-]
-
-
-@pytest.mark.parametrize("text", DOCUMENTS)
-def test_document_keeps_all_around_its_root(real_server: Server, text: str) -> None:
-    assert xml(real_server, text) == said(text)

@@ -1,6 +1,19 @@
-"""The clients of Google Translate and of Azure Translator with their defaults."""
+"""The clients of DeepL, Google Translate and Azure Translator with their defaults."""
 
 from tests.clients.conftest import RunClient
+
+
+def test_deepl_translates_a_document(run_client: RunClient) -> None:
+    """tests/api/test_deepl_clients.py has the other routes."""
+    reply = run_client("""
+import io
+import deepl
+client = deepl.DeepLClient("none", server_url=url)
+document = io.BytesIO()
+client.translate_document("The house is red.", document, target_lang="PT-BR", filename="a.txt")
+reply = document.getvalue().decode()
+""")
+    assert reply == "A casa é vermelha."
 
 
 def test_google_translates_detects_and_lists(run_client: RunClient) -> None:

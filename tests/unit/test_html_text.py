@@ -175,6 +175,7 @@ TRANSLATED = {
     '<code translate="no">a <b translate="yes">b</b></code> c': [" c"],
     '<p translate="no"><code><b translate="yes">b</b></code></p>c': ["c"],
     '<p translate="no"><b>a</b><!-- b -->c</p>d': ["d"],
+    "<notranslate>a <b>b</b></notranslate> c": [" c"],
 }
 
 

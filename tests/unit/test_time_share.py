@@ -165,17 +165,6 @@ def test_worker_reports_in_the_middle_of_a_long_batch(bench: Bench) -> None:
     assert not bench.done
 
 
-def test_text_that_cannot_be_embedded_fails_alone(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
-    bench.send(text(1, length=20), text(7, length=20, token=POISON), text(2, length=20))
-    bench.finish()
-    assert (bench.done, bench.failed) == ([1, 2], [7])
-    assert "embed item 7 cannot be computed" in caplog.text
-    assert bench.total("splits", "tiny") == 2  # of three texts, then of two
-    assert bench.total("out_of_memory", "tiny") == 0
-
-
 def test_halves_of_a_failed_batch_leave_time_for_translations(bench: Bench) -> None:
     bench.send(*(text(number, length=8) for number in range(31)), text(31, length=8, token=POISON))
     bench.translate(STEP_SECONDS)

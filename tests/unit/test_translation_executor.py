@@ -117,16 +117,6 @@ def test_items_join_the_batch_and_leave_it_one_by_one(executor: TranslationExecu
     assert (executor.num_running, executor.engine.num_rows) == (0, 0)
 
 
-def test_aborted_item_that_waits_is_not_admitted(
-    executor: TranslationExecutor, script: Script
-) -> None:
-    executor.add(items(1, 2, 3))
-    executor.abort([1, 3, 77])
-    assert finish(executor) == ([2], [])
-    assert admitted(script) == [2]
-    assert not script.aborted
-
-
 def test_rows_of_an_aborted_item_are_free_at_once(
     executor: TranslationExecutor, script: Script
 ) -> None:
@@ -166,18 +156,6 @@ def test_items_that_arrive_during_retries_wait_for_their_end(
     assert running == [[], [2], [], [3, 4], []]
     assert admitted(script) == [1, 2, 1, 2, 3, 4]
     assert encoded(executor)[-1] == 2
-
-
-def test_batch_is_decoded_again_when_an_item_that_joins_it_fails(
-    executor: TranslationExecutor, script: Script
-) -> None:
-    script.poison = {109}
-    executor.add(items(1, 2))
-    executor.step()
-    executor.add(items(9))
-    assert step(executor) == ([], [])
-    assert finish(executor) == ([1, 2], [9])
-    assert admitted(script) == [1, 2, 9, 1, 2, 9]
 
 
 def test_finished_item_is_not_decoded_again(executor: TranslationExecutor, script: Script) -> None:

@@ -68,19 +68,6 @@ def test_figures_of_a_long_batch_do_not_wait_for_its_results(start: Start, scrip
     talk.hear(1)
 
 
-def test_aborted_sentence_has_no_result(start: Start, script: Script) -> None:
-    talk = start(max_rows=2)
-    script.may_finish.clear()
-    talk.send(Compute(sentences(1, 2)))
-    until(lambda: len(script.admitted) == 2)
-    talk.send(Abort([1, 77]), Compute(sentences(3)))
-    until(lambda: len(script.admitted) == 3)
-    assert script.aborted == [1]
-    script.may_finish.set()
-    talk.hear(2)
-    assert talk.done.keys() == {2, 3}
-
-
 def test_sentences_of_several_messages_are_encoded_together(start: Start) -> None:
     """An aborted sentence is left out."""
     talk = start()
