@@ -31,6 +31,8 @@ _SPECIAL = re.compile(
     r"\\(?=[!-/:-@\[-`{-~]|$)|`|(?<![\s*])\*|\*(?![\s*])|(?<![^\W_])_|_(?![^\W_])"
     r"|\](?=[(\[:])|<(?=[A-Za-z/!?])|&(?=#?\w{1,32};)|~(?=~)"
 )
+# An escape that only an extension needs, such as `\$` for a page with formulas.
+_OF_EXTENSIONS = re.compile(r"(?<!\\)(?:\\\\)*+\\([$^=@{}:#|])")
 # Start of a block. The match ends where a backslash makes it a text.
 _BLOCK = re.compile(r"^(?:\d{1,9}(?=[.)](?:\s|$))|(?=(?:[-+*]|#{1,6})(?:\s|$)|[>:]|[-=]+$))")
 
@@ -105,5 +107,6 @@ def _paragraph(text: str, paragraph: Paragraph, tokens: list[Token]) -> Iterator
             tokens.append(token)
     yield source[:place]
     between = [text[before[1] : after[0]] for before, after in pairwise(lines)]
-    markup = Markdown("|" * is_cell + "[" * ("references" in references))
+    marks = "|" * is_cell + "[" * ("references" in references)
+    markup = Markdown({*marks, *_OF_EXTENSIONS.findall(source)})
     yield from markup.in_lines(own, between)

@@ -209,3 +209,10 @@ def test_definition_below_a_footnote_is_no_text() -> None:
 def test_exclamation_mark_before_a_link_makes_no_image() -> None:
     page = "Wow\\![it](a.b) is."
     assert rewrite(page, upper) == "WOW\\![IT](a.b) IS."
+
+
+def test_escapes_of_extensions_stay() -> None:
+    r"""Without its escape, the first `$` of `\$5 and $6` begins a formula."""
+    text = "Pay \\$5 and 5$ to \\@ann: \\{x\\} \\- a\n\n| a \\| b | \\#1 |\n|---|---|\n\nPay 5$\n"
+    wanted = "PAY \\$5 AND 5\\$ TO \\@ANN: \\{X\\} - A\n\n| A \\| B | \\#1 |\n|---|---|\n\nPAY 5$\n"
+    assert rewrite(text, upper) == wanted
