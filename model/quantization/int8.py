@@ -110,9 +110,11 @@ def quantize_matrix(floats: NDArray[np.float32]) -> QuantizedMatrix:
     return QuantizedMatrix(values, steps[:, 0])
 
 
-HAS_FAST_INT8 = bool(torch.cpu.get_capabilities().get("avx512_vnni"))
+HAS_FAST_INT8 = hasattr(torch.cpu, "get_capabilities") and bool(
+    torch.cpu.get_capabilities().get("avx512_vnni")
+)
 """Whether PyTorch multiplies int8 with instructions for it. Its plain loops take 20 times as long
-as a product in float32."""
+as a product in float32. Older versions of torch do not tell."""
 
 EXACT_TERMS = 2**10
 """Number of int8 products whose sums float32 represents exactly: no sum is above 2**24."""
