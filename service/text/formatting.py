@@ -338,12 +338,15 @@ def _is_abbreviation(text: str) -> bool:
 
 
 def _marks(text: str) -> str:
-    """Returns the final marks of a text without closing characters, in their plain form."""
+    """Returns the final marks of a text without closing characters, in their plain form.
+
+    Marks before a space are left out: in `Hello, !`, a tag may have been between the two.
+    """
     tail = text[len(text.rstrip(_TAIL)) :]
     if len(tail) < 2:
         marks = _MARKS.get(tail, "")
     else:
-        marks = "".join(_MARKS.get(char, "") for char in tail)
+        marks = "".join(_MARKS.get(char, "") for char in (tail.split() or [""])[-1])
         marks = re.sub("…+", "…", marks.replace("...", "…"))
     if ";" in marks and _script(text) == "GREEK":
         marks = marks.replace(";", "?")

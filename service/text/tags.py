@@ -291,13 +291,18 @@ class _Placement:
             span = self._choose(elements[number], gaps)
             chosen.append((span, number))
             gaps = _without(gaps, span)
+        last_at = {element.end: number for number, element in enumerate(elements)}
         for span, number in sorted(chosen):
             element = elements[number]
-            if element.tags[0]:
-                yield self._start(element, span), element.tags[0] + self._space(element, span)
+            start, end = element.tags
+            if last_at[element.end] == number and within[0] < within[1]:
+                before, after = self._spaces(element, span)
+                start, end = (before + start, end + after) if end else (before + start + after, "")
+            if start:
+                yield self._start(element, span), start
             yield from self.emit(element.children, span)
-            if element.tags[1]:
-                yield self._end(element, span), element.tags[1]
+            if end:
+                yield self._end(element, span), end
 
     def _covered(self, element: _Element) -> list[int]:
         """Returns the indices of the source words of an element."""
@@ -397,12 +402,19 @@ class _Placement:
             return len(self.words.target)
         return self.words.target_words[first][0]
 
-    def _space(self, element: _Element, span: Span) -> str:
-        """Returns the space after a tag without content, if the source has spaces around it."""
+    def _spaces(self, element: _Element, span: Span) -> tuple[str, str]:
+        """Returns the spaces to add around an element without content, as the source has them.
+
+        The second is "" at the end, and before a mark that the source has there.
+        """
         source, place = self.words.source, element.start
-        around = source[max(place - 1, 0) : place + 1]
-        is_apart = not element.tags[1] and len(around) == 2 and around.isspace()
-        return " " if is_apart and span[0] == span[1] < self.num_words else ""
+        if place != element.end or span[0] != span[1] or not source[:place][-1:].isspace():
+            return "", ""
+        beside = self.words.target[: self._start(element, span)][-1:]
+        before, after = " " if beside.strip() else "", source[place : place + 1]
+        if span[0] == self.num_words or not after or after.isalnum():
+            return before, ""
+        return before, " " if after.isspace() or not self._is_mark(span[0]) else ""
 
     def _end(self, element: _Element, span: Span) -> int:
         first, last = span

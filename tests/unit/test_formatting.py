@@ -82,6 +82,7 @@ TAGS = "\U000f0000\U000f0001"
         ("Hello", f"{TAGS[0]}Olá{TAGS[1]},", f"{TAGS[0]}Olá{TAGS[1]}"),
         ("hello you!", f"Olá {TAGS[0]}você{TAGS[1]}", f"olá {TAGS[0]}você{TAGS[1]}!"),
         (f"Hello {TAGS[0]}", f"Olá, {TAGS[0]}.", f"Olá, {TAGS[0]}"),
+        ("Hello, !", f"Olá, {TAGS[0]}!", f"Olá, {TAGS[0]}!"),
         ("Hello", TAGS, TAGS),
         ("He waits...", f"{TAGS[0]}espera.{TAGS[1]}", f"{TAGS[0]}Espera...{TAGS[1]}"),
     ],

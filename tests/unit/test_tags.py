@@ -124,6 +124,13 @@ MOVED = {
     # A tag without content stays between its neighbours, with its spaces.
     ("one <img> two", "um dois", (0, 1)): "um <img> dois",
     ("one<img> two", "um dois", (0, 1)): "um<img> dois",
+    ("one <i></i> two", "um dois", (0, 1)): "um <i></i> dois",
+    ("one <a><i></i></a> two", "um dois", (0, 1)): "um <a><i></i></a> dois",
+    ("one <img><img> two", "um dois", (0, 1)): "um <img><img> dois",
+    ("one <img> <i></i> two", "um dois", (0, 1)): "um <img> <i></i> dois",
+    ("one <img>, two", "um dois", (0, 2)): "um <img> dois",
+    ("one <img>, two", "um, dois", (0, 1, 2)): "um <img>, dois",
+    ("one <img>, two", "um", (0,)): "um <img>",
     # An element without words stays an element.
     ("one <b></b>two", "um dois", (0, 1)): "um <b></b>dois",
     # A numeral is found by its spelling, whatever it attends to.
