@@ -275,8 +275,8 @@ def log_missing_build() -> None:
     # Speeds were measured with the built-in en-pt model at 32 rows on one AVX2 core. For the share
     # of differing translations, see docs/decisions.md, "Int8 for translation".
     logger.warning(
-        "no usable build of the native code, so PyTorch computes instead: about 3 times slower in "
-        "float32 (dtype auto) and 30 times slower in int8. About one translation in six differs "
+        "no usable build of the native code, so PyTorch computes instead: about 4 times slower in "
+        "float32 (dtype auto) and 5 times slower in int8. About one translation in six differs "
         "from that of native code. Install g++ and run make install; native code needs an x86-64 "
         "processor with AVX2, FMA and F16C, or an ARM64 processor with the dot product."
     )
