@@ -79,15 +79,6 @@ def test_form_may_have_one_text_and_spells_booleans_as_digits(server: Server) ->
 
 
 @pytest.mark.parametrize(
-    ("source", "target"),
-    [("EN", "PT"), ("en", "pt-br"), ("EN-GB", "PT-PT"), ("PT", "EN-US"), ("pt-BR", "en-gb")],
-)
-def test_regions_are_targets_of_one_model(server: Server, source: str, target: str) -> None:
-    (reply,) = translations(server, "A.", source_lang=source, target_lang=target)
-    assert reply == {"detected_source_language": source[:2].upper(), "text": "A."}
-
-
-@pytest.mark.parametrize(
     ("split", "num_sentences"), [("1", 3), (1, 3), (None, 3), ("nonewlines", 2), ("0", 1), (0, 1)]
 )
 def test_split_sentences_decides_the_sentences(

@@ -134,14 +134,6 @@ def tags(text: str) -> list[str]:
     return re.findall(r"</?[a-z]+[^>]*>", text)
 
 
-def test_entities_are_text(real_server: AnyServer) -> None:
-    response = real_server.translate("Is 5 &lt; 6? It is caf&eacute;.", format="html")
-    translated = response.json()["translatedText"]
-    assert "&lt;" in translated
-    assert "&eacute;" not in translated
-    assert "é" in translated
-
-
 @pytest.mark.parametrize("number", ["12.", "531.", "831.", "1031."])
 def test_number_before_a_sentence_is_not_translated(real_server: AnyServer, number: str) -> None:
     text = f"{number} The cat sat on the mat."

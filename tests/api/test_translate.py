@@ -61,13 +61,6 @@ def test_sentence_that_is_too_long_is_cut_and_nothing_lost(serve: Serve, script:
     assert server.sample("regard_truncated_inputs_total", **labels) == 1
 
 
-@pytest.mark.parametrize("code", ["pt-BR", "PT_br", " pt ", "pt-PT"])
-def test_regional_code_means_the_language(server: Server, script: Script, code: str) -> None:
-    assert server.translate("Hello.", target=code).json() == {"translatedText": "Hello."}
-    assert len(script.admitted) == 1
-    assert server.translate("Olá.", source=code, target="EN-us").status_code == 200
-
-
 @pytest.mark.parametrize(
     ("fields", "beam"), [({}, 1), ({"beam_size": 5}, 5), ({"beam_size": 2, "alternatives": 3}, 4)]
 )
@@ -99,36 +92,11 @@ def test_text_is_one_sentence_where_it_is_not_to_be_split(server: Server, script
     assert len(script.admitted) == 3
 
 
-def test_large_text_is_taken_apart_in_a_thread(server: Server) -> None:
-    text = "This is a sentence of some words. " * 300
-    assert server.translate(text).json() == {"translatedText": text}
-
-
 @pytest.mark.parametrize("form", [{"split_sentences": "false"}, {"split_sentences": "0"}])
 def test_forms_spell_booleans(server: Server, script: Script, form: dict[str, str]) -> None:
     fields = {"q": "One. Two.", "source": "en", "target": "pt", **form}
     assert server.post("/translate", data=fields).status_code == 200
     assert len(script.admitted) == 1
-
-
-@pytest.mark.checkpoint
-def test_built_in_models_translate(real_server: Server) -> None:
-    there = real_server.translate("The world is beautiful.").json()["translatedText"]
-    assert "mundo" in there
-    back = real_server.translate(there, source="pt", target="en").json()["translatedText"]
-    assert "world" in back
-    body = real_server.translate([there], source="auto", target="en").json()
-    assert body["translatedText"] == [back]
-    assert body["detectedLanguage"][0]["language"] == "pt"
-
-
-@pytest.mark.checkpoint
-def test_same_sentence_gets_the_same_answer_alone_and_among_others(real_server: Server) -> None:
-    texts = [f"I have {number} books about the history of trains." for number in range(2, 12)]
-    alone = [real_server.translate(text).json()["translatedText"] for text in texts]
-    assert real_server.translate(texts).json()["translatedText"] == alone
-    begun = [real_server.begin_translate(text) for text in reversed(texts)]
-    assert [reply.result().json()["translatedText"] for reply in reversed(begun)] == alone
 
 
 @pytest.mark.checkpoint

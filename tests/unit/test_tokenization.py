@@ -105,15 +105,6 @@ def test_capital_letter_is_known_if_its_word_is_one_piece_in_lower_case(
     assert tokenizer.lowered(text) == lowered
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("Hello, world", []), ("a €5 and {b}", [(2, 3), (9, 10), (11, 12)])]
-)
-def test_unknown_characters_are_found_in_their_places(
-    tokenizer: Tokenizer, text: str, expected: list[tuple[int, int]]
-) -> None:
-    assert tokenizer.unknown_spans(text) == expected
-
-
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
 @example(text="\ufb01ne \u00bd \u3000 e\u0301\u0323 \u200b\0 \U0001f468\u200d\U0001f469")
 def test_offsets_run_through_any_text_in_order(tokenizer: Tokenizer, text: str) -> None:
