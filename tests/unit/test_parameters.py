@@ -71,7 +71,6 @@ def read(
     [
         ("Application/JSON; charset=utf-8", b'{"q": "a\\r\\n"}', {"q": "a\r\n"}),
         (FORM.upper() + "; charset=utf-8", b"q=1&q=2&q=3", {"q": ["1", "2", "3"]}),
-        (FORM, b"q=\xff&r=%ff%ed%a0%80", {"q": "\ufffd", "r": "\ufffd\ufffd\ufffd\ufffd"}),
         ("", b"q=a+b", {"q": "a b"}),
     ],
 )
@@ -135,7 +134,7 @@ def test_unknown_parameter_is_named(name: str) -> None:
         (EmbedRequest, {"inputs": "a"}, "dimensions", 1e30, "up to 64 bits, not 1e+30"),
         (AttentionRequest, {"text": "a", "model": "en-pt"}, "top_k", True, "is not a number"),
         (AttentionRequest, {"text": "a", "model": "en-pt"}, "decimals", False, "is not a number"),
-        (TranslateRequest, TEXT_AND_PAIR, "alternatives", True, "is not a number"),
+        (TranslateRequest, TEXT_AND_PAIR, "alternatives", True, "bits, not true"),
         (TranslateRequest, TEXT_AND_PAIR, "beam_size", True, "is not a number"),
         (TranslateRequest, TEXT_AND_PAIR, "alternatives", "9" * 5000, "is not a number"),
     ],

@@ -96,8 +96,8 @@ def _error(fault: ErrorDetails, where: str) -> InvalidRequestError:
         sign, limit = BOUNDS[kind]
         return error_texts.out_of_range(where, sign, fault["ctx"][limit], value)
     if kind in NOT_INTEGERS:
-        wanted = "send a number that is whole and has up to 64 bits"
-        details = f"{wanted}, not {str(value)[:SHOWN_CHARS]}" if isinstance(value, float) else ""
+        shown = str(value) if type(value) in (str, float) else json_type(value)
+        details = f"send a number that is whole and has up to 64 bits, not {shown[:SHOWN_CHARS]}"
         message = f"Invalid request: {where} parameter is not a number"
         return InvalidRequestError(message, details=details)
     if kind == "bool_parsing":
