@@ -102,16 +102,6 @@ def test_batch_has_a_limited_number_of_tokens(bench: Bench) -> None:
     assert list(map(len, bench.batches)) == [fitting, 2]
 
 
-def test_short_text_goes_ahead_of_a_long_one_that_is_computed(bench: Bench) -> None:
-    """The short one has the next slice; then the long one goes on where it was."""
-    bench.executor.add([text(1, LONG)])
-    bench.executor.step()
-    bench.executor.add([text(2)])
-    assert [each.id for each in bench.executor.step()] == [2]
-    assert bench.finish() == ([1], [])
-    assert bench.batches == [[1], [2]]
-
-
 def test_texts_of_different_buckets_are_computed_separately(bench: Bench) -> None:
     lengths = [1, BUCKET_TOKENS[0], BUCKET_TOKENS[0] + 1, BUCKET_TOKENS[1], BUCKET_TOKENS[1] + 1]
     assert [bucket_of(length) for length in lengths] == [0, 0, 1, 1, 2]
@@ -159,15 +149,6 @@ def test_text_aborted_while_it_is_computed_has_no_result(bench: Bench) -> None:
     bench.executor.step()
     bench.executor.abort([1])
     assert bench.finish() == ([0, 2], [])
-
-
-def test_batch_ends_when_all_of_its_texts_are_aborted(bench: Bench) -> None:
-    bench.executor.add([text(0, LONG)])
-    bench.executor.step()
-    bench.executor.abort([0])
-    assert not bench.executor
-    bench.executor.add([text(1, LONG)])
-    assert bench.finish() == ([1], [])
 
 
 def two_batches(bench: Bench) -> list[int]:
