@@ -271,7 +271,7 @@ int main() {
     for (DecoderKind decoder : {DecoderKind::SSRU, DecoderKind::SELF_ATTENTION})
         for (bool is_pre_norm : {false, true})
             for (bool has_shortlist : {false, true})
-                for (int width : {64, 256}) {
+                for (int width : {64, 192}) {
                     Activation activation = activations[number++ % 6];
                     std::printf("translation: decoder %d, pre-norm %d, shortlist %d, width %d, "
                                 "activation %d\n", (int)decoder, is_pre_norm, has_shortlist, width,

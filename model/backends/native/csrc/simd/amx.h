@@ -87,11 +87,18 @@ inline void store_tile(int32_t* to, size_t stride) {
 template <int SUMS, int X, int W>
 __attribute__((no_sanitize("address,undefined"))) inline void multiply_tiles() {
     for (int r = 0; r < tile_rows[SUMS]; r++)
-        for (int k = 0; k < TILE_BYTES; k += 4) {
-            const uint8_t* x = (const uint8_t*)tiles[X].rows[r] + k;
-            const int8_t* w = (const int8_t*)tiles[W].rows[k / 4];
-            for (int i = 0; i < TILE_BYTES; i++)
-                tiles[SUMS].rows[r][i / 4] += (SHIFT ? (int)x[i % 4] : (int)(int8_t)x[i % 4]) * w[i];
+        for (int i = 0; i < TILE_BYTES / 4; i += sizeof(IntRegister) / 4) {
+            const uint8_t* x = (const uint8_t*)tiles[X].rows[r];
+            IntRegister sums, w;
+            std::memcpy(&sums, &tiles[SUMS].rows[r][i], sizeof sums);
+            for (int k = 0; k < TILE_BYTES; k += 4) {
+                std::memcpy(&w, &tiles[W].rows[k / 4][i], sizeof w);
+                for (int j = 0; j < 4; j++) {  // each lane of `w` has four signed bytes
+                    int input = SHIFT ? (int)x[k + j] : (int)(int8_t)x[k + j];
+                    sums += input * (w << (24 - 8 * j) >> 24);
+                }
+            }
+            std::memcpy(&tiles[SUMS].rows[r][i], &sums, sizeof sums);
         }
 }
 
