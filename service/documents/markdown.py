@@ -108,5 +108,5 @@ def _paragraph(text: str, paragraph: Paragraph, tokens: list[Token]) -> Iterator
     yield source[:place]
     between = [text[before[1] : after[0]] for before, after in pairwise(lines)]
     marks = "|" * is_cell + "[" * ("references" in references)
-    markup = Markdown({*marks, *_OF_EXTENSIONS.findall(source)})
+    markup = Markdown("".join({*marks, *_OF_EXTENSIONS.findall(source)}))
     yield from markup.in_lines(own, between)
