@@ -115,7 +115,7 @@ KEPT: dict[str, tuple[str, ...]] = {
         "Type ⟦import pandas as pd⟧: ⟦from os import path⟧ is next.",
     ),
     "query": ("The query ⟦SELECT * FROM users WHERE id = 1⟧ has a ⟦WHERE⟧ clause.",),
-    "number sign": ("It is ⟦n.º⟧ 5 of ⟦N.ºs⟧ 2 and 3, ⟦nº⟧ 12/2008.",),
+    "number sign": ("It is ⟦n.º 5⟧ of ⟦N.ºs⟧ 2 and 3, ⟦nº 12/2008⟧.",),
     "words of a query": ("It has ⟦ORDER BY⟧ or ⟦LEFT JOIN⟧, and ⟦NOT NULL⟧.",),
     "request": ("Send ⟦GET /users⟧ first.",),
     "amount after letters and a sign": (

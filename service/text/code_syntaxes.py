@@ -183,8 +183,8 @@ COMMANDS = Group(
             rf"|{_CLAUSES}(?= (?:statement|clause|query|keyword|command)s?\b)"
             rf"|(?<=cláusula ){_CLAUSES}"
         ),
-        # a normaliser makes `n.o` of it
-        "number sign": r"[Nn](?:\.ºs?(?=\s?\d)|º(?=\s?\d++[./-]\d))",
+        # a normaliser makes `n.o` of it, and a model puts a word between it and its number
+        "number sign": r"[Nn](?:\.º\s?\d++(?:[./-]\d++)*|\.ºs(?=\s?\d)|º\s?\d++(?:[./-]\d++)+)",
         "words of a query": (
             r"(?:GROUP|ORDER) BY(?! [A-Z]{2})|(?:LEFT|RIGHT|INNER|OUTER|CROSS) JOIN|NOT NULL"
             r"|(?:PRIMARY|FOREIGN) KEY|VARCHAR(?:\(\d+\))?"
