@@ -17,6 +17,7 @@ from service.text.chunking import ChunkedText
 from service.text.language_codes import known_locale
 from service.text.letters import has_ascii_digit
 from service.text.protection import FIRST_MARKER
+from service.text.typography import with_nested_quotes
 
 # Words that English Title Case leaves in lower case.
 SMALL_WORDS = frozenset(
@@ -94,7 +95,7 @@ _GENDER = re.compile(r"\s\(\w{1,3}\)$")
 def formatted(
     source: str, translation: str, languages: tuple[str, str], terms: Collection[str] = ()
 ) -> str:
-    """Returns a translation with the case and the final punctuation of its source sentence.
+    """Returns a translation with the case, quotes and final punctuation of its source sentence.
 
     Markers of tags at the ends of the translation stay there. A missing final mark follows them.
 
@@ -102,7 +103,7 @@ def formatted(
         languages: Codes of source and target.
         terms: Words of a glossary that keep their capital letters.
     """
-    translation = translation.strip()
+    translation = with_nested_quotes(source, translation.strip())
     if "º" in source or "ª" in source:
         translation = with_ordinals(source, translation)
     elif has_ascii_digit(translation):

@@ -1,13 +1,14 @@
 """Writes quotes, dashes and ellipses plainly for a model, and as in the source in its translation.
 
 Few vocabularies have typographic quotes and dashes. The model would lose them, so plain characters
-replace them. In the translation they are put back, unless the source has several styles.
+replace them. In the translation they are put back in their order. If it has fewer or more of them,
+they are put back if the source has a single style.
 """
 
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Self
 
 _DOUBLE = "“”„‟«»"
@@ -29,8 +30,11 @@ _TIGHT = re.compile(r"(?<=\w)[—―](?=\w)(?!(?<=\d.)\d)")
 # A no-break space between two words. A number, or a name, is found again in the translation.
 _NO_BREAK = re.compile("([^\\s\"'(«“‘]{1,32})([\u00a0\u202f])(?=([^\\s\"')»”’.,;:!?]{1,32}))")
 
+# A dash inside a name, such as `Paris–London`. One of its words is found again in the translation.
+_JOINT = re.compile("(?<![^\\W_])([^\\W_]{1,32})([–−‒‐\u2011])(?=([^\\W_]{1,32}))")
+
 # Each is searched in every sentence of the translation.
-MAX_SPACES = 32
+MAX_JOINTS = 32
 
 _DASH = re.compile(rf"{_TIGHT.pattern}|(?<!\S)[{DASHES}-](?![^\s.,;:!?)])")
 _PLAIN_DASH = re.compile(r"(?<!\S)-(?![^\s.,;:!?)])")
@@ -42,6 +46,8 @@ _QUOTES = {
     '"': re.compile(f'[{_DOUBLE}"]'),
     "'": re.compile(rf"(?<!\w)[{_SINGLE}']|[{_SINGLE}'](?!\w)"),
 }
+_QUOTE = re.compile("|".join(pattern.pattern for pattern in _QUOTES.values()))
+_SINGLE_MARK = re.compile(f"[{_SINGLE}']")
 _CLOSING = {'"': re.compile('"'), "'": re.compile(r"(?<!\w)'|'(?!\w)")}
 _APOSTROPHE = re.compile(rf"(?<=\w)[{_SINGLE}'](?=\w)")
 # A quote beside another one begins a word, or closes after it: `“‘Yes,’ he said”`.
@@ -76,6 +82,23 @@ def folded(text: str, unknown: Collection[str], keeps_length: bool) -> str:
     return "".join([*parts, text[end:].translate(table)])
 
 
+def with_nested_quotes(source: str, translation: str) -> str:
+    """Returns a translation with single quotes in the places that they have in its source.
+
+    Models write `"` for all quotes. A translation with fewer or more quotes stays.
+    """
+    if not _SINGLE_MARK.search(source):
+        return translation
+    given, written = _QUOTE.findall(source), _QUOTE.findall(translation)
+    kinds = [FOLDED.get(quote, quote) for quote in given]
+    written_kinds = [FOLDED.get(quote, quote) for quote in written]
+    if len(given) != len(written) or sorted(kinds) == sorted(written_kinds):
+        return translation
+    rows = zip(given, kinds, written, written_kinds, strict=True)
+    quotes = (own if own_kind == kind else quote for quote, kind, own, own_kind in rows)
+    return _QUOTE.sub(lambda _: next(quotes), translation)
+
+
 @dataclass(frozen=True, slots=True)
 class Typography:
     """The style of a source text; "" stands for a plain character.
@@ -84,35 +107,35 @@ class Typography:
         quotes: Maps each plain quote to the quotes in its place, in order.
         apostrophe: Apostrophe inside a word.
         alone: Dashes between words, in order.
-        dashes: Dash between digits, and dash in front of a digit.
+        dashes: Dashes between digits, and dashes in front of a digit, in order.
         ellipsis: Ellipsis.
-        spaces: No-break spaces, each with the words before and after it.
+        joints: No-break spaces and dashes inside names, each with the words before and after it.
     """
 
     quotes: dict[str, tuple[str, ...]]
     apostrophe: str
     alone: tuple[str, ...]
-    dashes: tuple[str, ...]
+    dashes: tuple[tuple[str, ...], ...]
     ellipsis: str
-    spaces: tuple[tuple[str, str, str], ...]
+    joints: tuple[tuple[str, str, str], ...]
 
     @classmethod
     def of(cls, text: str) -> Self:
         quotes = {}
         for plain, pattern in _QUOTES.items():
             found = [each[0] for each in pattern.finditer(text)]
-            if found and plain not in found:
+            if any(each != plain for each in found):
                 quotes[plain] = tuple(found)
         if "'" in quotes and '"' not in text:
             quotes.setdefault('"', quotes["'"])  # models may write the other quotes
         # Translators replace an en dash between spaces by a hyphen more often than not.
         alone = tuple(each[0].replace("–", "-") for each in _DASH.finditer(text))
-        dashes = [_style({each[0] for each in place.finditer(text)}) for place in _DASH_PLACES]
+        dashes = tuple(tuple(place.findall(text)) for place in _DASH_PLACES)
         ellipsis = "…" if "…" in text and "..." not in text else ""
         apostrophes = {each[0] for each in _APOSTROPHE.finditer(text)}
-        joined = islice(_NO_BREAK.finditer(text), MAX_SPACES)
-        spaces = tuple((each[1], each[2], each[3]) for each in joined)
-        return cls(quotes, _style(apostrophes), alone, tuple(dashes), ellipsis, spaces)
+        found_joints = chain(_NO_BREAK.findall(text), _JOINT.findall(text))
+        joints = tuple(islice(found_joints, MAX_JOINTS))
+        return cls(quotes, _style(apostrophes), alone, dashes, ellipsis, joints)
 
     def applied(self, translation: str) -> str:
         """Returns a translation in the style of the source."""
@@ -121,13 +144,15 @@ class Typography:
         for plain, quotes in self.quotes.items():
             if plain in translation:
                 translation = _with_quotes(translation, plain, quotes)
-        for place, dash in zip(_DASH_PLACES, self.dashes, strict=True):
-            if dash:
-                translation = place.sub(dash, translation)
+        for place, dashes in zip(_DASH_PLACES, self.dashes, strict=True):
+            if any(dash != "-" for dash in dashes):
+                style = _style({*dashes})
+                in_order = _in_order(place, dashes, translation)
+                translation = in_order or (place.sub(style, translation) if style else translation)
         translation = self._with_dashes(translation)
-        for before, space, after in self.spaces:
-            pattern = _beside_space(before, after)
-            translation = re.sub(pattern, space, translation, count=1)
+        for before, joint, after in self.joints:
+            beside = _beside_space if FOLDED.get(joint) != "-" else _beside_dash
+            translation = re.sub(beside(before, after), joint, translation, count=1)
         return re.sub(r"\.{3}(?!\.)", self.ellipsis, translation) if self.ellipsis else translation
 
     def _with_dashes(self, translation: str) -> str:
@@ -143,12 +168,19 @@ class Typography:
 
 def _with_quotes(translation: str, plain: str, quotes: Sequence[str]) -> str:
     """Puts the quotes of the source into a translation; if it has fewer or more, the first pair."""
-    pattern = _QUOTES[plain]
-    if len(pattern.findall(translation)) == len(quotes):
-        in_order = iter(quotes)
-        return pattern.sub(lambda _: next(in_order), translation)
+    in_order = _in_order(_QUOTES[plain], quotes, translation)
+    if in_order or plain in quotes:
+        return in_order or translation
     opening, closing, *_ = (*quotes, quotes[0])
     return _CLOSING[plain].sub(closing, _OPENING[plain].sub(opening, translation))
+
+
+def _in_order(pattern: re.Pattern[str], marks: Sequence[str], translation: str) -> str | None:
+    """Puts marks in the places of a pattern; None if there are fewer or more places."""
+    if len(pattern.findall(translation)) != len(marks):
+        return None
+    in_order = iter(marks)
+    return pattern.sub(lambda _: next(in_order), translation)
 
 
 def _style(found: Collection[str]) -> str:
@@ -161,3 +193,9 @@ def _beside_space(before: str, after: str) -> str:
     """Returns a pattern of the space that stands between two words, or beside one of them."""
     left, right = rf"(?<=(?<!\w){re.escape(before)}) ", rf" (?={re.escape(after)}(?!\w))"
     return f"{left}(?={re.escape(after)})|{left if before[-1].isdigit() else right}"
+
+
+def _beside_dash(before: str, after: str) -> str:
+    """Returns a pattern of the hyphen between two words, or between one of them and another one."""
+    left, right = rf"(?<=(?<!\w){re.escape(before)})-", rf"-(?={re.escape(after)}(?!\w))"
+    return rf"{left}(?=\w)|(?<=\w){right}"

@@ -10,7 +10,7 @@ from service.text.code_syntaxes import CODE
 from service.text.protection import protect
 from service.text.signs import has_signs
 from service.text.syntaxes import MARKUP
-from service.text.typography import FOLDED, Typography, folded
+from service.text.typography import FOLDED, Typography, folded, with_nested_quotes
 from service.text.values import VALUES
 from tests.protected_spans import KEPT, TRANSLATED
 from tests.text_tokenizers import unknown_characters
@@ -148,7 +148,9 @@ STYLES = {
     ("“‘Yes,’ he said”", '"\'Sim\', disse" ("não")'): "“‘Sim’, disse” (“não”)",
     ("„Ja“, «oui» and ‹yes›", '"Ja", "oui" e \'sim\''): "„Ja“, «oui» e ‹sim›",
     ("‘Yes’, she doesn’t", "'Sim', n'água"): "‘Sim’, n’água",
-    ('The “old" house', 'A "velha" casa'): 'A "velha" casa',
+    ('The “old" house', 'A "velha" casa'): 'A “velha" casa',
+    ('The “old" house', 'A "velha'): 'A "velha',
+    ('The "a", “b” and «c»', 'O "a", "b" e "c"'): 'O "a", “b” e «c»',
     ("One — two", "Um - dois"): "Um — dois",
     ("One — two − three", "Um - dois - três."): "Um — dois − três.",
     ("One — two − three", "Um - dois, três"): "Um - dois, três",
@@ -156,6 +158,11 @@ STYLES = {
     ("One—two", "Um - dois"): "Um — dois",
     ("pages 5—7", "páginas 5-7"): "páginas 5—7",
     ("One – two — three", "Um - dois - três"): "Um - dois — três",
+    ("pages 5—7, 8–9 and 2-3", "páginas 5-7, 8-9 e 2-3"): "páginas 5—7, 8–9 e 2-3",
+    ("pages 5—7 and 8–9", "páginas 5-7"): "páginas 5-7",
+    ("The Paris–London train", "O trem Paris-Londres"): "O trem Paris–Londres",
+    ("a Wi\u2011Fi network", "uma rede Wi-Fi"): "uma rede Wi\u2011Fi",
+    ("a cat–dog", "um cão-gato"): "um cão-gato",
     ("1914–1918 and −5", "1914-1918 e -5, guarda-chuva"): "1914–1918 e −5, guarda-chuva",
     ("Wait… now", "Espere... agora"): "Espere… agora",
     ("Wait… now...", "Espere... agora..."): "Espere... agora...",
@@ -167,6 +174,20 @@ STYLES = {
 @pytest.mark.parametrize(("source", "translation"), STYLES)
 def test_translation_gets_the_style_of_the_source(source: str, translation: str) -> None:
     assert Typography.of(source).applied(translation) == STYLES[source, translation]
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("He said, \"I 'never' left\"", 'Ele: "Eu "nunca" saí"', "Ele: \"Eu 'nunca' saí\""),
+        ("The 'cat' isn't \"gato\"", 'O "gato" não é "gato"', "O 'gato' não é \"gato\""),
+        ("“The ‘best’ day”", '“O "melhor" dia”', "“O ‘melhor’ dia”"),
+        ("The 'red' and \"blue\" teams", "Os \"azul\" e 'verm'", "Os \"azul\" e 'verm'"),
+        ('The boys\' "big" day', 'O dia "grande"', 'O dia "grande"'),
+    ],
+)
+def test_nested_quotes_keep_their_kind(source: str, translation: str, expected: str) -> None:
+    assert with_nested_quotes(source, translation) == expected
 
 
 def test_only_unknown_signs_are_folded() -> None:
