@@ -6,9 +6,11 @@ one piece, inside the element that surrounds it in the source. Elements next to 
 their order if their words do.
 
 A tag inside a word stays inside a word: `un<b>happy</b>` becomes `in<b>feliz</b>`. It has as many
-letters beside it as in the source, on the side where the word has fewer.
+letters beside it as in the source, on the side where the word has fewer. In an ordinal such as
+`3<sup>rd</sup>` it stays behind the digits, and is empty if the translation has no ending there.
 """
 
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence, Set
@@ -22,6 +24,9 @@ from service.text.letters import UNSPACED_LETTER, Span, has_words
 from service.text.markup import Kind, MarkupText
 from service.text.protection import MARKER
 from service.text.segmentation import Segments
+
+# Endings of ordinals in the languages of Western Europe.
+_ORDINAL_ENDING = re.compile("st|nd|rd|th|[eoaºª]|er|re|[eè]me|[dt]e|ste", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +181,7 @@ def _cut(words: WordAttention, places: Set[int]) -> WordAttention:
     owners = _owners(words, cuts)
     spans: list[Span] = []
     rows: list[NDArray[np.float32]] = []
+    translated: set[int] = set()
     for target, (span, owner) in enumerate(zip(words.target_words, owners, strict=True)):
         if owner not in cuts:
             spans.append(span)
@@ -183,14 +189,27 @@ def _cut(words: WordAttention, places: Set[int]) -> WordAttention:
             continue
         for part, each in _target_parts(words, target, owners, cuts[owner]):
             spans.append(each)
-            row = np.eye(1, len(columns), int(starts[owner]) + (part or 0), dtype=np.float32)[0]
+            column = int(starts[owner]) + (part or 0)
+            translated.add(column)
+            row = np.eye(1, len(columns), column, dtype=np.float32)[0]
             rows.append(weights[target] if part is None else row)
+    cut_weights = np.array(rows, np.float32).reshape(len(rows), len(columns))
+    for number, edges in cuts.items():
+        ending = int(starts[number]) + 1
+        if _is_ordinal(words.source, edges) and ending not in translated:
+            cut_weights[:, ending] = 0  # the translation has no such ending
     return replace(
         words,
         source_words=[span for edges in parts for span in pairwise(edges)],
         target_words=spans,
-        weights=np.array(rows, np.float32).reshape(len(rows), len(columns)),
+        weights=cut_weights,
     )
+
+
+def _is_ordinal(source: str, edges: Sequence[int]) -> bool:
+    """Returns whether the parts of a source word are the digits and the ending of an ordinal."""
+    digits, ending = source[edges[0] : edges[1]], source[edges[1] : edges[-1]]
+    return len(edges) == 3 and digits.isdecimal() and _ORDINAL_ENDING.fullmatch(ending) is not None
 
 
 def _owners(words: WordAttention, cuts: Collection[int]) -> list[int]:
@@ -215,7 +234,7 @@ def _target_parts(
 
     The longest translation of a source word is cut. The words before it belong to the first part,
     and the words after it to the last part. A word with fewer letters than parts is not cut; its
-    number is None.
+    number is None. Digits are cut off by their spelling.
 
     Args:
         owners: Index of the source word of each target word.
@@ -224,6 +243,20 @@ def _target_parts(
     same = [number for number, owner in enumerate(owners) if owner == owners[target]]
     longest = max(same, key=lambda number: np.ptp(words.target_words[number]))
     first, last = words.target_words[target]
+    digits = words.source[edges[0] : edges[1]] if len(edges) == 3 else ""
+    starts = (words.target_words[each][0] for each in same) if digits.isdecimal() else ()
+    number = next((at for at in starts if words.target.startswith(digits, at)), None)
+    is_ordinal = _is_ordinal(words.source, edges)
+    if number is not None or is_ordinal:
+        place = words.target_words[longest][0] if number is None else number
+        if first != place:
+            yield None if is_ordinal else int(first > place), (first, last)
+            return
+        end = last if number is None else min(first + len(digits), last)
+        yield 0, (first, end)
+        if end < last:
+            yield 1, (end, last)
+        return
     if target != longest:
         yield (0 if target < longest else len(edges) - 2), (first, last)
         return
@@ -335,6 +368,10 @@ class _Placement:
         covered = self._covered(element)
         if not covered:
             return self._boundary(element, gaps)
+        if not self.shares[:, covered].any() and covered[0]:
+            place = self._translation(covered[0] - 1) + 1
+            if any(first <= place <= last for first, last in gaps):
+                return place, place
         anchored = self._anchored_span(covered)
         if anchored and not element.is_open_start and not element.is_open_end:
             if any(first <= anchored[0] and anchored[1] <= last for first, last in gaps):
@@ -357,6 +394,11 @@ class _Placement:
             word = max(free, key=lambda n: float(gains[n]), default=best[0])
             return word, word + 1
         return self._without_marks(best, covered)
+
+    def _translation(self, source: int) -> int:
+        """Returns the index of the target word that is a source word, or attends to it most."""
+        column = self.shares[:, source]
+        return max(range(len(column)), key=lambda n: (self.anchors.get(n) == source, column[n]))
 
     def _is_mark(self, target: int) -> bool:
         return not has_words(self.words.target[slice(*self.words.target_words[target])])

@@ -151,6 +151,10 @@ INNER = {
     ("<b>O</b>nce upon", "Era uma", (0, 1)): "<b>E</b>ra uma",
     ("house<b>s</b> are", "as casas são", (0, 0, 1)): "as casa<b>s</b> são",
     ("the 1<sup>st</sup> place", "o 1º lugar", (0, 1, 2)): "o 1<sup>º</sup> lugar",
+    ("the 100<sup>th</sup> man", "o 100o homem", (0, 1, 2)): "o 100<sup>o</sup> homem",
+    ("the 21<sup>st</sup> man", "o homem XXI", (0, 2, 1)): "o homem XXI<sup></sup>",
+    ("May 3<sup>rd</sup>, we", "no dia 3, maio", (1, 1, 1, 2, 0)): "no dia 3<sup></sup>, maio",
+    ("a 5<b>kg</b> bag", "saco de 5 kg", (2, 0, 1, 1)): "saco de 5 <b>kg</b>",
     ("<i><sup>235</sup>U</i> here", "235U aqui", (0, 1)): "<i><sup>235</sup>U</i> aqui",
     # Elements that share a word share its translation.
     ("<b>un</b><i>happy</i> dog", "cão infeliz", (1, 0)): "cão <b>in</b><i>feliz</i>",
