@@ -141,6 +141,8 @@ def protect_markup(
             tags[marker] = token.kind
         else:
             word = ""
+        if is_block:
+            marking.given.append("\n")
     spans, typography = tuple(marking.spans), marking.typography()
     return MarkupText("".join(parts), spans, typography, tags=tags, entities=entities)
 

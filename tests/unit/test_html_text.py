@@ -86,6 +86,12 @@ def test_malformed_html_is_repaired(text: str) -> None:
     assert restored(text) == REPAIRED[text]
 
 
+def test_dash_that_begins_a_block_stays() -> None:
+    text = protect_markup(read_html("<p>Is it?</p><p>— <i>Yes</i></p>"))
+    assert text.typography is not None
+    assert text.typography.applied("- Sim") == "— Sim"
+
+
 def test_blocks_end_sentences_and_line_breaks_do_not() -> None:
     found = protect_markup(read_html("<p>The big\ncat <b>sat</b>\nhere</p><div>The end</div>"))
     segments = split_sentences(found.text, "en", at_line_breaks=False)
