@@ -8,7 +8,7 @@ model.
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -84,6 +84,10 @@ class ProtectedText:
 
     def span(self, marker: str) -> str:
         return self.spans[ord(marker) - FIRST_MARKER]
+
+    def markers(self, spans: Collection[str]) -> list[str]:
+        """Returns the markers of some spans, in order."""
+        return [chr(FIRST_MARKER + n) for n, span in enumerate(self.spans) if span in spans]
 
     def restore(self, text: str) -> str:
         if not self.spans:

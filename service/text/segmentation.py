@@ -56,6 +56,10 @@ _ABBREVIATIONS = {
 }
 _ABBREVIATION_CHARS = 10
 
+# Marks that separate texts, such as the items of a menu, if there are spaces around them.
+BARS = "|│•·"
+_STARTS = re.compile(r"[^\W_]")
+
 # A column of a line, with the tabs after it.
 _CELL = re.compile(r"[^\t]+\t*|\t+")
 
@@ -93,23 +97,37 @@ class Segments:
         return Segments(tuple(parts[::2]), tuple(parts[1::2]))
 
 
-def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Segments:
+def split_sentences(
+    text: str, language: str, at_line_breaks: bool = True, bars: str = BARS
+) -> Segments:
     """Splits a text into sentences and separators. An unknown language has the rules for English.
 
-    Line breaks are those of `str.splitlines`. A tab ends a sentence if a line break does. White
-    space around a sentence belongs to a separator, and so does text without a letter ("...", "🎉",
+    Line breaks are those of `str.splitlines`. A tab ends a sentence if a line break does. So does a
+    bar with spaces between texts that begin with capital letters: `Home | About us`. White space
+    around a sentence belongs to a separator, and so does text without a letter ("...", "🎉",
     "12."). But a text that is not split at all is one sentence even if it has digits and no
     letters.
 
     Args:
         at_line_breaks: Whether every line break ends a sentence. If false, only BREAK does, and
             every other line break is white space.
+        bars: Characters that are bars, or stand for them.
     """
     lines = text.splitlines(keepends=True) if at_line_breaks else _AFTER_BREAK.split(text)
     if at_line_breaks and "\t" in text:
         lines = [cell for line in lines for cell in _CELL.findall(line)]
+    if not {*bars}.isdisjoint(text):
+        bar = re.compile(rf"(?<=\S)(\s+[{bars}]\s+)(?=\S)")
+        lines = [cell for line in lines for cell in _between_bars(line, bar)]
     pieces = _pieces(lines, language.partition("-")[0])
     return one_sentence(text) if len(pieces) == 1 else _segments(pieces)
+
+
+def _between_bars(line: str, bar: re.Pattern[str]) -> Sequence[str]:
+    """Returns the texts between bars, and the bars; the whole line if a text has a small start."""
+    cells = bar.split(line)
+    starts = [_STARTS.search(cell) for cell in cells[::2]]
+    return cells if all(start and not start[0].islower() for start in starts) else (line,)
 
 
 def whole_blocks(text: str) -> Segments:

@@ -76,11 +76,20 @@ def test_lone_surrogate_in_the_language_is_a_value_error() -> None:
         ("Olá é 🎉 avó. São João.", ("", " ", ""), ("Olá é 🎉 avó.", "São João.")),
         ("你好。世界很大！", ("", "", ""), ("你好。", "世界很大！")),
         ("No end\nno end", ("", "\n", ""), ("No end", "no end")),
+        ("Home | About us\xa0· 3 more", ("", " | ", "\xa0· ", ""), ("Home", "About us", "3 more")),
+        ("cat x | grep y", ("", ""), ("cat x | grep y",)),
+        ("Yes|No · or | Not", ("", ""), ("Yes|No · or | Not",)),
         ("One. \n\n \r\n Two.", ("", " \n\n \r\n ", ""), ("One.", "Two.")),
     ],
 )
 def test_splits(text: str, separators: tuple[str, ...], sentences: tuple[str, ...]) -> None:
     assert split_sentences(text, "en") == Segments(separators, sentences)
+
+
+def test_markers_stand_for_bars() -> None:
+    assert split_sentences("Home \U000f0000 Us", "en").sentences == ("Home \U000f0000 Us",)
+    found = split_sentences("Home \U000f0000 Us", "en", bars="\U000f0000")
+    assert found == Segments(("", " \U000f0000 ", ""), ("Home", "Us"))
 
 
 @pytest.mark.parametrize(

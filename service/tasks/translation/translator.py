@@ -46,6 +46,7 @@ from service.text.markup import NO_ENTITIES, protect_markup
 from service.text.messages import Message, read_message, without_syntax
 from service.text.protection import MARKER, ProtectedText, UnknownSpans, merged, protect
 from service.text.segmentation import (
+    BARS,
     MAX_REPEATED_CHARS,
     Segments,
     in_one_line,
@@ -324,7 +325,8 @@ def prepare(
         protected, tags = _protect_markup(text, request, route, unknown)
     else:
         protected = protect(cleaned(text), unknown, request.is_aligned)
-    segments = _segments(protected.text, request, source, route[0].paragraph_chars)
+    bars = BARS + "".join(protected.markers([*BARS]))
+    segments = _segments(protected.text, request, source, bars, route[0].paragraph_chars)
     segments = trim(segments, protected)
     limit = route[0].limit(max_source_tokens) - 1  # without EOS
     chunked = chunk_sentences(segments, tokenizer, limit)
@@ -440,12 +442,16 @@ def _sentences(texts: Sequence[TranslatedText]) -> list[Sentence]:
 
 
 def _segments(
-    text: str, request: TranslationRequest, source: str, paragraph_chars: int = 0
+    text: str,
+    request: TranslationRequest,
+    source: str,
+    bars: str = BARS,
+    paragraph_chars: int = 0,
 ) -> Segments:
     if not has_letters(text):
         return Segments((text,), ())
     if request.split_sentences:
-        segments = split_sentences(text, source, request.split_lines)
+        segments = split_sentences(text, source, request.split_lines, bars)
         if paragraph_chars:
             segments = in_paragraphs(segments, paragraph_chars)
         elif len(segments.sentences) > 1 or len(text) <= MAX_REPEATED_CHARS:
