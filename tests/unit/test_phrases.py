@@ -201,6 +201,12 @@ def test_phrase_keeps_its_span_and_its_final_mark(catalog: Catalog) -> None:
     assert translated("Open {name}!", found, catalog)[0].text == "Abrir {name}!"
 
 
+@pytest.mark.parametrize("ellipsis", ["...", "…", " ..."])
+def test_model_reads_no_ellipsis(ellipsis: str, catalog: Catalog) -> None:
+    text, _ = translated(f"Open{ellipsis}", {"1. Open": [("1. Abrir", -1.0)]}, catalog)
+    assert text.text == f"Abrir{ellipsis.strip()}"
+
+
 def test_rejected_longer_sentence_is_also_decoded_as_a_list_item(catalog: Catalog) -> None:
     source = "Delete all of them"
     plain = [("Excluir (todos)", -0.1)]

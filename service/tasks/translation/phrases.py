@@ -35,6 +35,8 @@ CHARS_PER_SENTENCE = 8
 NUMBER = "1. "
 _NUMBER = re.compile(r"\s*\d\s?[.\u3002\uff0e\u3001)]\s*")
 
+_ELLIPSIS = re.compile(r"(?<=\w)\s?(?:\.{3}|…)$")
+
 MAX_NUMBER_TOKENS = 4
 
 FINAL_MARKS = " .,:;!?\u2026"
@@ -125,7 +127,8 @@ def list_items(
 
 
 def _readings(sentence: Sentence) -> list[str]:
-    text = sentence.read_source
+    """Returns the phrase as the models read it. An ellipsis would make them go on: `Open...`."""
+    text = _ELLIPSIS.sub("", sentence.read_source)
     return [*dict.fromkeys([text, lower_titles(text, sentence.text.languages[0])])]
 
 
