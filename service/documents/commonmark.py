@@ -41,6 +41,8 @@ _FORMULA = re.compile(
 )
 _REFERENCE = re.compile(r"\[\^[^\]\s]+\]|\{[#.:%][^{}\n]*\}")  # footnotes, attributes
 
+_TEMPLATE = re.compile(r"\{[{%]")  # HTML with it is kept: a template may have `<` in its marks
+
 _MARKED = re.compile(r"[*_`<\[\]~]")
 
 
@@ -49,6 +51,7 @@ class Paragraph(NamedTuple):
 
     lines: list[tuple[int, int]]  # start and end of each line
     is_cell: bool
+    is_html: bool
     references: EnvType  # the links that the page defines
 
 
@@ -63,9 +66,10 @@ def paragraphs(text: str) -> Iterator[Paragraph]:
     cursor = 0
     around = ""
     for block in blocks.from_first():
-        if block.type == "inline" and block.map and block.content:
-            is_cell = around in ("th_open", "td_open")
-            content = block.content.replace("|", "\\|") if is_cell else block.content
+        is_html = block.type == "html_block" and not _TEMPLATE.search(block.content)
+        if (is_html or block.type == "inline") and block.map and block.content:
+            is_cell = around in ("th_open", "td_open") and not is_html
+            content = block.content.replace("|", "\\|") if is_cell else block.content.rstrip("\n")
             find = text.find if is_cell else text.rfind
             found: list[tuple[int, int]] = []
             for number, line in enumerate(map(str.lstrip, content.split("\n")), block.map[0]):
@@ -73,7 +77,7 @@ def paragraphs(text: str) -> Iterator[Paragraph]:
                 place = find(line, max(cursor, start), end)
                 found.append((place, place + len(line)))
             if min(found)[0] >= 0:
-                yield Paragraph(found, is_cell, references)
+                yield Paragraph(found, is_cell, is_html, references)
                 cursor = found[-1][1]
         around = block.type
 
@@ -82,7 +86,7 @@ class _Blocks(list[Span]):
     """The blocks of a page with words, and the starts of cells. The others take much memory."""
 
     def append(self, block: Span) -> None:
-        if block.type in ("inline", "th_open", "td_open"):
+        if block.type in ("inline", "html_block", "th_open", "td_open"):
             super().append(block)
 
     def from_first(self) -> Iterator[Span]:

@@ -1,5 +1,7 @@
 """Reads Markdown (.md). Paragraphs, headings, list items, quotes and cells of tables are texts.
 
+HTML between the paragraphs is read as HTML.
+
 All other characters are kept: those between the paragraphs, and the marks inside a paragraph.
 """
 
@@ -13,7 +15,7 @@ from service.documents.encodings import decode
 from service.documents.html import Markup, attributes_of
 from service.text.attributes import VALUE
 from service.text.entities import unescaped
-from service.text.html_text import tokens_of
+from service.text.html_text import pieces, tokens_of
 from service.text.letters import split_margins
 from service.text.markup import Kind, Token
 
@@ -31,6 +33,7 @@ _SPECIAL = re.compile(
     r"\\(?=[!-/:-@\[-`{-~]|$)|`|(?<![\s*])\*|\*(?![\s*])|(?<![^\W_])_|_(?![^\W_])"
     r"|\](?=[(\[:])|<(?=[A-Za-z/!?])|&(?=#?\w{1,32};)|~(?=~)"
 )
+_URL = re.compile(r"(https?://[^\s<]+)")  # a link without marks, in which an escape is a character
 # An escape that only an extension needs, such as `\$` for a page with formulas.
 _OF_EXTENSIONS = re.compile(r"(?<!\\)(?:\\\\)*+\\([$^=@{}:#|])")
 # Start of a block. The match ends where a backslash makes it a text.
@@ -49,7 +52,9 @@ class Markdown(Markup):
         return _ESCAPED.sub(lambda found: found[1] or unescaped(found[0]), source)
 
     def escape(self, words: str) -> str:
-        written = _SPECIAL.sub(r"\\\g<0>", words)
+        parts = _URL.split(words)
+        parts[::2] = [_SPECIAL.sub(r"\\\g<0>", part) for part in parts[::2]]
+        written = "".join(parts)
         for char in self.escaped:
             written = written.replace(char, f"\\{char}")
         return written
@@ -96,11 +101,12 @@ def _parts(text: str, tokens: list[Token]) -> Iterator[str | Passage]:
 
 
 def _paragraph(text: str, paragraph: Paragraph, tokens: list[Token]) -> Iterator[str | Passage]:
-    lines, is_cell, references = paragraph
+    lines, is_cell, is_html, references = paragraph
     source = "\n".join(text[start:end] for start, end in lines)
-    task = _TASK.match(source)
+    task = None if is_html else _TASK.match(source)
     place = task.end() if task else 0
-    own = tokens_of(spans(source[place:], references), marks_values=VALUE not in source)
+    found = pieces(source) if is_html else spans(source[place:], references)
+    own = tokens_of(found, marks_values=VALUE not in source)
     for token in own:
         is_formula = token.kind is Kind.OPAQUE and token.source.startswith(("$", "\\"))
         if is_formula or VALUE in token.source or token.source.startswith("!["):
@@ -108,5 +114,6 @@ def _paragraph(text: str, paragraph: Paragraph, tokens: list[Token]) -> Iterator
     yield source[:place]
     between = [text[before[1] : after[0]] for before, after in pairwise(lines)]
     marks = "|" * is_cell + "[" * ("references" in references)
-    markup = Markdown("".join({*marks, *_OF_EXTENSIONS.findall(source)}))
+    escaped = "".join({*marks, *_OF_EXTENSIONS.findall(source)})
+    markup = Markup() if is_html else Markdown(escaped)
     yield from markup.in_lines(own, between)

@@ -48,9 +48,9 @@ print("Hello")
 |------|--------|
 | A cat | 12 |
 
-<div class="x">
+<pre class="x">
 kept as it is
-</div>
+</pre>
 
 [link]: https://example.org "Title"
 * * *

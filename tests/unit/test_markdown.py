@@ -55,7 +55,7 @@ LINES = [
     *("> [!NOTE]", "> [!WARNING]", "> [!tip]-", '!!! note "A title"', "??? tip"),
     *("$$\na = b\n\nc * d * e\n$$", "\\[\nx\n- y\n\\]", "\\begin{align*}\na\n\nb\n\\end{align*}"),
     *("```text\ncode\n```", "~~~\n*a*\n\n~~~", "    indented *code*", "---", "***", "[TOC]"),
-    *('<div class="x">\nkept\n</div>', "<pre>\na\n\nb\n</pre>", "<!-- a\n\nb -->", "{% raw %}"),
+    *("<p>\n{{< kept >}}\n</p>", "<pre>\na\n\nb\n</pre>", "<!-- a\n\nb -->", "{% raw %}"),
     *('[link]: https://a.b "Title"', "[link]:\n  /url\n  'A title'", "| --- | :-: |", "[[toc]]"),
 ]
 
@@ -209,6 +209,49 @@ def test_definition_below_a_footnote_is_no_text() -> None:
 def test_exclamation_mark_before_a_link_makes_no_image() -> None:
     page = "Wow\\![it](a.b) is."
     assert rewrite(page, upper) == "WOW\\![IT](a.b) IS."
+
+
+HTML = """<h1 align="center"><a href="a.b">The tool</a></h1>
+
+> <details title="More">
+>   <summary>Click <b>to</b> open
+>   it</summary>
+
+- The *list*
+
+  <p>Cats &amp; dogs, *not* a_b</p> <!-- kept -->
+  <img alt="A cat" src="kept"><br>
+
+Inside.
+
+</details>
+"""
+
+
+HTML_IN_CAPITALS = """<h1 align="center"><a href="a.b">THE TOOL</a></h1>
+
+> <details title="MORE">
+>   <summary>CLICK <b>TO</b> OPEN
+>   IT</summary>
+
+- THE *LIST*
+
+  <p>CATS &amp; DOGS, *NOT* A_B</p> <!-- kept -->
+  <img alt="A CAT" src="kept"><br>
+
+INSIDE.
+
+</details>
+"""
+
+
+def test_html_between_paragraphs_is_read_as_html() -> None:
+    assert rewrite(HTML, upper) == HTML_IN_CAPITALS
+
+
+def test_bare_links_have_no_escapes() -> None:
+    page = "See https://a.b/x_(y)_z?q=*a* and \\*this\\*, **not https://a.b/_c** one\n"
+    assert rewrite(page, lambda text: text.replace("See", "Look")) == page.replace("See", "Look")
 
 
 def test_escapes_of_extensions_stay() -> None:
