@@ -192,6 +192,20 @@ def adds_words(reading: Reading) -> bool:
     return text > max(2 * source + MORE_WORDS, len(reading.source_ids))
 
 
+def invents_number(reading: Reading) -> bool:
+    """Returns whether the translation of a phrase without digits has a number beside its words.
+
+    An example is `404 - Not found`. A number that the source has in words leaves fewer words.
+    """
+    if not has_ascii_digit(reading.text) or not is_short(reading.source):
+        return False
+    if not any(map(_is_exact, NUMBER.findall(reading.text))):
+        return False
+    texts = (reading.source, reading.text)
+    source, text = (sum(word[0].isalpha() for word in words_of(each)) for each in texts)
+    return text >= source
+
+
 def changes_numbers(reading: Reading) -> bool:
     """Returns whether the translation has not exactly the numbers of the source.
 
@@ -201,10 +215,10 @@ def changes_numbers(reading: Reading) -> bool:
     become `100`.
     """
     if reading.source.isascii() and not has_ascii_digit(reading.source):
-        return False
+        return invents_number(reading)
     found = NUMBER.findall(reading.source)
     if not found:
-        return False
+        return invents_number(reading)
     written = NUMBER.findall(reading.text)
     if MIXED.search(reading.text) and not MIXED.search(reading.source):
         return True
@@ -219,8 +233,13 @@ def changes_numbers(reading: Reading) -> bool:
         return True
     missing = [each for each in missing if not _has_numeral(reading.text, each)]
     is_clock = CLOCK.search(f"{reading.source}\n{reading.text}") is not None
-    invented = [each for each in added if len(each.rstrip("0")) > 2]
+    invented = [*filter(_is_exact, added)]
     return bool(_unmatched(missing, added, is_clock) or _unmatched(invented, missing, is_clock))
+
+
+def _is_exact(number: str) -> bool:
+    """Returns whether a number is hardly a word of the source, as `hundred` is."""
+    return len(number.rstrip("0")) > 2
 
 
 def _counted(numbers: Sequence[str]) -> Counter[str]:
