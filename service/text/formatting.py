@@ -75,6 +75,13 @@ _ENDING = "".join(_MARKS) + " \t\u00a0\u202f\u3000"
 _TAIL = _ENDING + CLOSING
 _ABBREVIATION = re.compile(r"\w\.\s?\w+\.$|\b\w\.$")
 
+_SPACED_HYPHEN = re.compile(r"(?<![^\W_])([^\W_]{1,32}) - (?=([^\W_]{1,32}))")
+
+# A text with one mark of a key, `&` or `_`, inside a word.
+_KEY = re.compile(
+    r"([^&_]*?)((?<![\w;])[A-Z][a-z]{0,20})([&_])([a-z]{1,20}(?![\w;]))([^&_]*)", re.DOTALL
+)
+
 _TO_SIGNS = str.maketrans("oa", "ºª")
 _ORDINAL = re.compile(r"(?<![\d.,])(\d{1,9})\.?([ºªoa])(?!\w)")
 _NUMBERED = re.compile(r"(?<!\w)[Nn]\.?º\.?\s?(\d{1,9})")
@@ -104,6 +111,8 @@ def formatted(
         terms: Words of a glossary that keep their capital letters.
     """
     translation = with_nested_quotes(source, translation.strip())
+    if " -" in translation or " /" in translation or "/ " in translation:
+        translation = _with_tight_marks(source, translation)
     if "º" in source or "ª" in source:
         translation = with_ordinals(source, translation)
     elif has_ascii_digit(translation):
@@ -120,6 +129,38 @@ def formatted(
     added = ended[len(body) :] if is_added else ""
     cased = with_case(source, ended.removesuffix(added), languages, terms)
     return head + cased + tail + added
+
+
+def _with_tight_marks(source: str, translation: str) -> str:
+    """Removes the spaces around slashes and hyphens that have none in the source.
+
+    A word beside the hyphen must be in the source, as in `12-A`. Others may stand for a dash.
+    """
+    if not re.search(r"\s/|/\s", source):
+        translation = re.sub(r"(?<=\S) ?/ ?(?=\S)", "/", translation)
+
+    def tight(found: re.Match[str]) -> str:
+        word = f"(?<!\\w){found[1]}-\\w|\\w-{found[2]}(?!\\w)"
+        return f"{found[1]}-" if re.search(word, source) else found[0]
+
+    return _SPACED_HYPHEN.sub(tight, translation)
+
+
+def with_key_first(text: str, tokenizer: Tokenizer) -> str:
+    """Moves the mark of a key inside a word to its start: `Sa&ve` to `&Save`.
+
+    `Drag&drop` stays, because the vocabulary has no token that contains the end of the first word
+    and the start of the second one.
+    """
+    if ("&" not in text and "_" not in text) or len(text) > MAX_TITLE_CHARS:
+        return text
+    if (found := _KEY.fullmatch(text)) is None:
+        return text
+    before, start, mark, end, after = found.groups()
+    word = tokenizer.tokenize(start + end)
+    if any(first == len(start) for first, _ in word.offsets):
+        return text
+    return f"{before}{mark}{start}{end}{after}"
 
 
 def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int, language: str) -> None:

@@ -13,6 +13,7 @@ from service.text.formatting import (
     sentence_case,
     with_case,
     with_ending,
+    with_key_first,
     with_ordinals,
 )
 from service.text.segmentation import split_sentences
@@ -53,6 +54,38 @@ def test_words_with_unknown_capitals_are_lowered(tokenizer: Tokenizer) -> None:
     sentences = ("às vezes o índice é útil.", "ótimo dia", "Ângela viu o índice.")
     assert chunked.segments.sentences == sentences
     assert chunked.sources == [tokenizer.encode(each) for each in sentences]
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("Nº 12-A", "Nº 12 - A", "Nº 12-A"),
+        ("km/h or m / s", "km / h ou m / s", "km / h ou m / s"),
+        ("5/kg", "5/ kg", "5/kg"),
+        ("a well-known man", "um homem - bem visto", "um homem - bem visto"),
+        ("a man — old", "um homem - velho", "um homem - velho"),
+    ],
+)
+def test_slashes_and_hyphens_get_no_spaces(source: str, translation: str, expected: str) -> None:
+    assert formatted(source, translation, ("en", "pt")) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Sa&ve", "&Save"),
+        ("E_xit", "_Exit"),
+        ("Save and E&xit...", "Save and &Exit..."),
+        *(
+            (text, text)
+            for text in ("Drag&drop", "AT&T", "R&d", "my_var", "E&xit or Sa&ve", "I&t;")
+        ),
+    ],
+)
+def test_mark_of_a_key_moves_to_the_start_of_its_word(
+    text: str, expected: str, tokenizer: Tokenizer
+) -> None:
+    assert with_key_first(text, tokenizer) == expected
 
 
 def test_sentence_that_gets_too_long_stays(tokenizer: Tokenizer) -> None:

@@ -46,6 +46,7 @@ from service.text.formatting import (
     sentence_case,
     with_case,
     with_ending,
+    with_key_first,
 )
 from service.text.glossary import Terms, missing_terms, read_entries, write_tsv
 from service.text.language_names import code_of
@@ -208,6 +209,8 @@ def capitalised(text: str, tokenizer: Tokenizer) -> None:
     is_title_case(text)
     lower_titles(text, "en")
     lower_titles(text.title(), "en")
+    with_key_first(text, tokenizer)
+    with_key_first("Sa&ve", tokenizer)
 
 
 def ended(text: str, _: Tokenizer) -> None:

@@ -39,7 +39,7 @@ from service.text.characters import cleaned, origins
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
 from service.text.entities import named_entities
-from service.text.formatting import lower_capitals
+from service.text.formatting import lower_capitals, with_key_first
 from service.text.glossary import Terms
 from service.text.letters import has_letters
 from service.text.markup import NO_ENTITIES, protect_markup
@@ -324,9 +324,10 @@ def prepare(
     if has_markup:
         protected, tags = _protect_markup(text, request, route, unknown)
     else:
-        protected = protect(cleaned(text), unknown, request.is_aligned)
-    bars = BARS + "".join(protected.markers([*BARS]))
-    segments = _segments(protected.text, request, source, bars, route[0].paragraph_chars)
+        is_aligned, words = request.is_aligned, cleaned(text)
+        words = words if is_aligned else with_key_first(words, tokenizer)
+        protected = protect(words, unknown, is_aligned)
+    segments = _segments(protected, request, source, route[0].paragraph_chars)
     segments = trim(segments, protected)
     limit = route[0].limit(max_source_tokens) - 1  # without EOS
     chunked = chunk_sentences(segments, tokenizer, limit)
@@ -406,7 +407,7 @@ def prepare_message(
         alignments=[] if request.is_aligned else None,
         message=message,
         prepare=prepare_part,
-        split=lambda text: _segments(text, part, empty.languages[0]),
+        split=lambda text: _segments(ProtectedText(text, ()), part, empty.languages[0]),
     )
     translated.extend()
     return translated
@@ -442,15 +443,13 @@ def _sentences(texts: Sequence[TranslatedText]) -> list[Sentence]:
 
 
 def _segments(
-    text: str,
-    request: TranslationRequest,
-    source: str,
-    bars: str = BARS,
-    paragraph_chars: int = 0,
+    protected: ProtectedText, request: TranslationRequest, source: str, paragraph_chars: int = 0
 ) -> Segments:
+    text = protected.text
     if not has_letters(text):
         return Segments((text,), ())
     if request.split_sentences:
+        bars = BARS + "".join(protected.markers([*BARS]))
         segments = split_sentences(text, source, request.split_lines, bars)
         if paragraph_chars:
             segments = in_paragraphs(segments, paragraph_chars)
