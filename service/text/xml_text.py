@@ -2,7 +2,8 @@
 
 An XML text is a document, or a fragment such as `Press <b>Continue</b>`. An element is inside a
 sentence if its parent has words of its own, as `<b>` in `<p>a <b>word</b></p>`. The elements inside
-it are inside the sentence too. The tags of all other elements end a sentence.
+it are inside the sentence too. The tags of all other elements end a sentence, and so do line
+breaks, such as `<br/>`.
 """
 
 import re
@@ -30,6 +31,9 @@ _UNDEFINED = expat.errors.codes[expat.errors.XML_ERROR_UNDEFINED_ENTITY]
 _BEFORE, _AFTER = b"<regard-fragment>\n", b"</regard-fragment>"
 
 
+_LINE_BREAKS = frozenset(("br", "lb", "line-break"))
+
+
 @dataclass(frozen=True, slots=True)
 class XmlRules:
     """The meaning of tags in XML texts."""
@@ -46,6 +50,8 @@ class XmlRules:
         """
         if name in self.splitting or name in self.non_splitting:
             return name not in self.splitting
+        if self.detects_outline and name.rpartition(":")[2] in _LINE_BREAKS:
+            return False
         return is_beside_words or not self.detects_outline
 
 

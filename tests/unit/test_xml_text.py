@@ -73,7 +73,7 @@ def test_tags_are_as_they_are_written(text: str) -> None:
         ("Press <b>Continue</b> to advance.", "totct"),
         ("<b>Continue</b>", "BtB"),
         ("<p>One.</p>\n<p>Two <i>and <b>three</b></i>.</p>", "BtBtBtototcctB"),
-        ("<d> <t>A title</t> <p>One.<br/>Two.</p> </d>", "BtBtBtBtetBtB"),
+        ("<d> <t>A title</t> <p>One.<br/>Two.</p> </d>", "BtBtBtBtBtBtB"),
         ("<p>a <b><i>c</i></b></p>", "BtootccB"),
         ("<p><b>a</b>, <b>c</b></p>", "BotctotcB"),
         ("<p><b>a</b> <b>c</b></p>", "BBtBtBtBB"),
