@@ -104,6 +104,7 @@ IDENTIFIERS = Group(
             rf"{_CSS}(?:: [\w#%.-]*\w)?|(?:my|btn|bg|col|ng|mat)-[a-z]+(?:-[a-z]+)*|{_DIRECTIVE}"
             rf"|data-[a-z]+(?:-[a-z]+)*(?=[=\]])|aria-[a-z]+|{_HEADERS}"
         ),
+        "blank to fill in": r"_{2,}+(?:[/.-]_{2,40})*+(?!\w)",
         "underscore of a key": r"_(?=[A-Z][a-z]++(?!\w))",
         "name with underscores": r"_*[^\W_]+(?:_+[^\W_]+)+_*\b|__\w+__\b",
         "power": r"[A-Za-z0-9]{1,3}\^(?:\{[^{}\n]{1,40}\}|-?\w+)",
