@@ -28,6 +28,8 @@ MAX_BASE_CHARS = 64
 _AFTER_INDEX = re.compile(r"[^\W_]{1,2}(?![^\W_])")
 _SCRIPT_TAG = re.compile(r"<[^\s>]*?su(?P<is_sub>b)?(?(is_sub)|p)", re.IGNORECASE)
 
+_ORDINAL_ENDINGS = "oaeºª"  # of one letter; others, such as `1<sup>st</sup>`, are longer
+
 MAX_NESTED = 3
 """Largest number of elements around an index: a link in `<sup>`, for example."""
 
@@ -116,7 +118,7 @@ def _is_index(before: str, content: str, script: re.Match[str] | None) -> bool:
         return False
     if not content.isalpha():
         return script is not None or (last.isalnum() and has_words(content))
-    is_ordinal = last.isdigit() and len(content) > 1  # `1<sup>st</sup>`
+    is_ordinal = last.isdigit() and (len(content) > 1 or content in _ORDINAL_ENDINGS)
     return script is not None and last.isalnum() and not is_ordinal
 
 

@@ -407,7 +407,10 @@ class _Placement:
         return not has_words(self.words.source[slice(*self.words.source_words[source])])
 
     def _without_marks(self, span: Span, covered: Sequence[int]) -> Span:
-        """Removes punctuation at each end of a span, unless the source has punctuation there."""
+        """Removes punctuation at each end of a span, unless the source has punctuation there.
+
+        The marks after the mark that ends the element in the source are removed: `<i>(a)</i>.`
+        """
         first, last = span
         if not self._is_source_mark(covered[0]):
             while first < last - 1 and self._is_mark(first):
@@ -415,6 +418,13 @@ class _Placement:
         if not self._is_source_mark(covered[-1]):
             while first < last - 1 and self._is_mark(last - 1):
                 last -= 1
+            return first, last
+        wanted = self.words.source[slice(*self.words.source_words[covered[-1]])]
+        for end in range(last, first, -1):
+            if not self._is_mark(end - 1):
+                break
+            if self.words.target[slice(*self.words.target_words[end - 1])] == wanted:
+                return first, end
         return first, last
 
     def _boundary(self, element: _Element, gaps: Sequence[Span]) -> Span:

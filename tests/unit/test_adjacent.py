@@ -45,6 +45,7 @@ INDICES = {
         "k<sup>1.5</sup>",
     ],
     "the word<sub>below</sub>, the year<b>ly</b> 5 <b>6</b>": [],
+    "o 1<sup>o</sup>, le 2<sup>e</sup>, a 3<sup>ª</sup>, not 2<sup>n</sup>": ["2<sup>n</sup>"],
     "the 1<sup>st</sup> <b>b</b>ig house, un<b>happy</b>, Ann<b>a</b> 10 <b>6</b>": [],
 }
 
@@ -103,8 +104,6 @@ def test_parts_of_a_word_stay_together(text: str) -> None:
 
 
 def test_empty_elements_of_xml_separate_words() -> None:
-    text = "First line<br/>second<x id='1'></x>third"
+    text = "First line<x/>second<x id='1'></x>third"
     found = separated(read_xml(text, XmlRules()))
-    assert "".join(token.source for token in found) == (
-        "First line <br/>second <x id='1'></x>third"
-    )
+    assert "".join(token.source for token in found) == ("First line <x/>second <x id='1'></x>third")

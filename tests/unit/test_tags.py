@@ -121,6 +121,8 @@ MOVED = {
     # An element with words surrounds a word, even if a mark attends more to its words.
     ("the <b>world</b>", "¡mundo", (1, 0)): "¡<b>mundo</b>",
     ("Hello<b>,</b> how", "Olá, como", (0, 1, 2)): "Olá<b>,</b> como",
+    # Marks after the last mark of an element are outside of it.
+    ("go <b>(in cash)</b>.", "ir (a vista).", (0, 1, 2, 3, 4, 4)): "ir <b>(a vista)</b>.",
     # A tag without content stays between its neighbours, with its spaces.
     ("one <img> two", "um dois", (0, 1)): "um <img> dois",
     ("one<img> two", "um dois", (0, 1)): "um<img> dois",
