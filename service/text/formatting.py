@@ -75,6 +75,7 @@ _ENDING = "".join(_MARKS) + " \t\u00a0\u202f\u3000"
 _TAIL = _ENDING + CLOSING
 _ABBREVIATION = re.compile(r"\w\.\s?\w+\.$|\b\w\.$")
 
+_TIGHT_HYPHEN = re.compile(r"(?<![^\W_])([^\W_]{1,32})-(?=([^\W_]{1,32}))")
 _SPACED_HYPHEN = re.compile(r"(?<![^\W_])([^\W_]{1,32}) - (?=([^\W_]{1,32}))")
 
 # A text with one mark of a key, `&` or `_`, inside a word.
@@ -139,11 +140,13 @@ def _with_tight_marks(source: str, translation: str) -> str:
     if not re.search(r"\s/|/\s", source):
         translation = re.sub(r"(?<=\S) ?/ ?(?=\S)", "/", translation)
 
-    def tight(found: re.Match[str]) -> str:
-        word = f"(?<!\\w){found[1]}-\\w|\\w-{found[2]}(?!\\w)"
-        return f"{found[1]}-" if re.search(word, source) else found[0]
+    tight = _TIGHT_HYPHEN.findall(source)
+    before, after = {left for left, _ in tight}, {right for _, right in tight}
 
-    return _SPACED_HYPHEN.sub(tight, translation)
+    def joined(found: re.Match[str]) -> str:
+        return f"{found[1]}-" if found[1] in before or found[2] in after else found[0]
+
+    return _SPACED_HYPHEN.sub(joined, translation) if tight else translation
 
 
 def with_key_first(text: str, tokenizer: Tokenizer) -> str:
