@@ -95,7 +95,7 @@ public:
     }
 
 private:
-    static constexpr int BLOCK = HAS_TILES ? 128 : 48;  // rows computed together; their data fit in the cache
+    static constexpr int BLOCK = HAS_TILES ? 64 : 48;  // rows computed together; their data fit in the cache
     static constexpr int NONE = -1;
 
     const SublayerSizes sizes;

@@ -39,12 +39,10 @@ struct AsymmetricQuantized {
 
 private:
     static void measure(const float* x, int width, float& midpoint, float& step) {
-        Floats high = load(x), low = -high;  // the maximum, and the negated minimum
-        for (int i = LANES; i < width; i += LANES) {
-            high = max(high, load(x + i));
-            low = max(low, -load(x + i));
-        }
-        float top = reduce_max(high), bottom = -reduce_max(low);
+        auto up = [=](Floats high, int i) { return max(high, load(x + i)); };
+        auto down = [=](Floats low, int i) { return max(low, -load(x + i)); };  // negated
+        float top = reduce_max(fold(width, load(x), up, larger));
+        float bottom = -reduce_max(fold(width, -load(x), down, larger));
         midpoint = 0.5f * (top + bottom);
         step = std::max(0.5f * (top - bottom), 1e-12f) / LIMIT;
     }

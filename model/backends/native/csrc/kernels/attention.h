@@ -9,6 +9,7 @@ constexpr int QUERIES = 4;   // number of queries that are computed together
 constexpr int HEADS = 4;     // number of heads of one query that are computed together
 constexpr int VECTORS = 4;   // number of vectors of LANES keys that are scored together
 constexpr float NEVER = -INFINITY;
+alignas(64) constexpr int32_t LANE[LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 inline float usual_scale(int head_dim) { return 1.0f / std::sqrt((float)head_dim); }
 
@@ -52,11 +53,14 @@ inline void score(const float* query, size_t stride, int head_dim, Load load_key
 template <int R>
 inline void exponentials(float* scores, int keys, int width, float scale, float* totals) {
     Floats top[R], total[R];
+    auto is_padding = load(LANE) + (width - LANES - keys + 1) > Ints{};
     for (int r = 0; r < R; r++) {
         float* row = scores + (size_t)r * width;
-        for (int j = keys; j < width; j++) row[j] = NEVER;
-        top[r] = load(row);
-        for (int j = LANES; j < width; j += LANES) top[r] = max(top[r], load(row + j));
+        // A load of the last vector would wait if its padding had been stored number by number.
+        float* last = row + width - LANES;
+        top[r] = select(is_padding, broadcast(NEVER), load(last));
+        store(last, top[r]);
+        for (int j = 0; j < width - LANES; j += LANES) top[r] = max(top[r], load(row + j));
     }
     for (int r = 0; r < R; r++) top[r] = broadcast(reduce_max(top[r]) * scale);
     for (int r = 0; r < R; r++) {
@@ -172,13 +176,15 @@ struct SelfAttention {
             for (int r = first, count; r < end; r += count) {
                 // A block of queries sees the same keys, however the tokens are divided into calls.
                 int block = r / QUERIES * QUERIES;
-                count = block == r && r + QUERIES <= end ? QUERIES : 1;
                 int from = std::max(0, block - bias.before) / LANES * LANES;
                 int to = std::min(length, block + QUERIES + bias.after);
-                if (count == 1)
-                    rows<1>(head, sizes, r, from, to, score_rows);
-                else
-                    rows<QUERIES>(head, sizes, r, from, to, score_rows);
+                count = std::min(block + QUERIES, end) - r;
+                switch (count) {
+                    case 1: rows<1>(head, sizes, r, from, to, score_rows); break;
+                    case 2: rows<2>(head, sizes, r, from, to, score_rows); break;
+                    case 3: rows<3>(head, sizes, r, from, to, score_rows); break;
+                    default: rows<QUERIES>(head, sizes, r, from, to, score_rows);
+                }
             }
         }
     }

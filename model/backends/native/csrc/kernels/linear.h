@@ -17,9 +17,14 @@ inline Floats gelu(Floats x) {
         -6.386240268e-01f, 2.602255559e-01f, 1.802352202e-01f, -3.086630533e-01f,
         1.912020544e-01f, -6.057845873e-02f, 8.194849179e-03f,
     };
-    Floats h = broadcast(FIT[0]);
-    for (size_t i = 1; i < sizeof FIT / sizeof *FIT; i++) h = fma(h, t, broadcast(FIT[i]));
-    return max(x, broadcast(0.0f)) - h;
+    // Even and odd powers are summed apart, so that each sum waits for fewer others.
+    Floats square = t * t, even = broadcast(FIT[0]), odd = broadcast(FIT[1]);
+    for (int i = 2; i < 14; i += 2) {
+        even = fma(even, square, broadcast(FIT[i]));
+        odd = fma(odd, square, broadcast(FIT[i + 1]));
+    }
+    even = fma(even, square, broadcast(FIT[14]));
+    return max(x, broadcast(0.0f)) - fma(odd, t, even);
 }
 
 template <Activation A>

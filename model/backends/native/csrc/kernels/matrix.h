@@ -78,6 +78,22 @@ struct MatrixSpec {
     int32_t is_packed;
 };
 
+// Adds up a row in two sums, so that no step waits for the one before it. step(sum, i) adds the
+// vector at number i, and join(a, b) adds two sums.
+template <class Step, class Join>
+inline Floats fold(int width, Floats start, Step step, Join join) {
+    Floats even = start, odd = start;
+    int i = 0;
+    for (; i + 2 * LANES <= width; i += 2 * LANES) {
+        even = step(even, i);
+        odd = step(odd, i + LANES);
+    }
+    return join(i < width ? step(even, i) : even, odd);
+}
+
+inline Floats larger(Floats a, Floats b) { return max(a, b); }
+inline Floats plus(Floats a, Floats b) { return a + b; }
+
 // Quantises a row; value(i) returns its sixteen numbers from number i on.
 template <class Value>
 inline void store_quantized_row(uint8_t* to, int width, Value value) {
@@ -118,17 +134,10 @@ struct Quantized {
     }
 
 private:
-    // Returns the largest magnitude of a row, at least 1e-12. No maximum of one vector waits for
-    // the maximum of the next.
+    // Returns the largest magnitude of a row, at least 1e-12.
     static float largest_magnitude(const float* x, int width) {
-        Floats even = broadcast(1e-12f), odd = even;
-        int i = 0;
-        for (; i + 2 * LANES <= width; i += 2 * LANES) {
-            even = max(even, abs(load(x + i)));
-            odd = max(odd, abs(load(x + i + LANES)));
-        }
-        if (i < width) even = max(even, abs(load(x + i)));
-        return reduce_max(max(even, odd));
+        auto step = [=](Floats top, int i) { return max(top, abs(load(x + i))); };
+        return reduce_max(fold(width, broadcast(1e-12f), step, larger));
     }
 };
 
@@ -164,34 +173,33 @@ struct Norm {
     // Computes x = norm(x + y), row by row.
     void add(float* x, const float* y, int rows, int width) const {
         for (int r = 0; r < rows; r++, x += width, y += width) {
-            Floats total = broadcast(0.0f);
-            for (int i = 0; i < width; i += LANES) {
+            auto step = [=](Floats total, int i) {
                 Floats v = load(x + i) + load(y + i);
                 store(x + i, v);
-                total = total + v;
-            }
-            centre(x, total, width, x);
+                return total + v;
+            };
+            centre(x, fold(width, broadcast(0.0f), step, plus), width, x);
         }
     }
 
     // Computes y = norm(x), row by row; y may be x.
     void apply(const float* x, float* y, int rows, int width) const {
         for (int r = 0; r < rows; r++, x += width, y += width) {
-            Floats total = broadcast(0.0f);
-            for (int i = 0; i < width; i += LANES) total = total + load(x + i);
-            centre(x, total, width, y);
+            auto step = [=](Floats total, int i) { return total + load(x + i); };
+            centre(x, fold(width, broadcast(0.0f), step, plus), width, y);
         }
     }
 
 private:
     // Computes y = norm(x) for one row x, given the sums of its lanes.
     void centre(const float* x, Floats total, int width, float* y) const {
-        Floats zero = broadcast(0.0f), squares = zero;
+        Floats zero = broadcast(0.0f);
         Floats mean = bias ? broadcast(sum(total) / (float)width) : zero;
-        for (int i = 0; i < width; i += LANES) {
+        auto step = [=](Floats squares, int i) {
             Floats v = load(x + i) - mean;
-            squares = fma(v, v, squares);
-        }
+            return fma(v, v, squares);
+        };
+        Floats squares = fold(width, zero, step, plus);
         Floats factor = broadcast(1.0f / std::sqrt(sum(squares) / (float)width + epsilon));
         for (int i = 0; i < width; i += LANES) {
             Floats v = (load(x + i) - mean) * factor;

@@ -31,8 +31,6 @@ struct Search {
     int next = 0;  // index of the next candidate; unused if every id is a candidate
 
     void take(Floats logits, int first) {
-        alignas(64) static constexpr int32_t LANE[] = {0, 1, 2,  3,  4,  5,  6,  7,
-                                                       8, 9, 10, 11, 12, 13, 14, 15};
         auto is_larger = logits > top;
         top = select(is_larger, logits, top);
         where = select(is_larger, load(LANE) + first, where);
