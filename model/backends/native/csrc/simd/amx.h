@@ -177,7 +177,7 @@ inline REGARD_INLINE void multiply_block(const uint8_t* x0, const uint8_t* x1, s
 
 // Does what multiply_panels does. After each instruction for tiles, a row of the block before is
 // passed on and a part of the next panel is fetched into the cache. In between, other instructions
-// cost nothing; while another thread uses the tiles of the core, they save a third of the time.
+// cost nothing, and at times they save a third (docs/decisions.md, "Native code").
 template <class Value, class Finish>
 inline void multiply_in_tiles(const uint8_t* x, int rows, size_t depth,
                               const int8_t* const* panels, const int32_t* start, int first,
