@@ -18,15 +18,17 @@ constexpr int TILE_BYTES = 64;   // bytes of a row of a tile
 // Fewer rows are faster with vectors: a tile of few rows takes as long as its weights take to load.
 constexpr int MIN_ROWS_OF_TILES = 4;
 
-// Tiles 0 to 3 are sums (rows, 16), 4 and 5 are activations (rows, 64), and 6 and 7 are weights
-// (16, 64): each row has four adjacent inputs of sixteen outputs.
+// Tiles 0 to 3 are sums (rows, 16), 4 is activations (rows, 64), and 5 and 6 are weights (16, 64):
+// each row has four adjacent inputs of sixteen outputs. Tile 7 has one row (see multiply_block).
 struct alignas(64) TileConfig {
     uint8_t palette = 1, start_row = 0, reserved[14] = {};
     uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
     uint8_t rows[16] = {};
 
     explicit TileConfig(int height) {
-        for (int tile = 0; tile < 8; tile++) rows[tile] = tile < 6 ? height : TILE_HEIGHT;
+        for (int tile = 0; tile < 5; tile++) rows[tile] = height;
+        rows[5] = rows[6] = TILE_HEIGHT;
+        rows[7] = 1;
     }
 };
 
@@ -148,24 +150,25 @@ inline REGARD_INLINE void multiply_block(const uint8_t* x0, const uint8_t* x1, s
     for (size_t k = 0; k < depth; k += TILE_BYTES, weights += TILE_BYTES * PANEL) {
         load_tile<4>(x0 + k, depth);
         between();
-        load_tile<6>(weights, 4 * PANEL);
+        load_tile<5>(weights, 4 * PANEL);
         between();
-        load_tile<7>(weights + TILE_BYTES, 4 * PANEL);
+        load_tile<6>(weights + TILE_BYTES, 4 * PANEL);
         between();
-        multiply_tiles<0, 4, 6>();
+        multiply_tiles<0, 4, 5>();
         between();
-        if (IS_PAIR) {
-            load_tile<5>(x1 + k, depth);
-            between();
-        }
-        multiply_tiles<1, 4, 7>();
+        multiply_tiles<1, 4, 6>();
         between();
         if (IS_PAIR) {
-            multiply_tiles<2, 5, 6>();
+            load_tile<4>(x1 + k, depth);
             between();
-            multiply_tiles<3, 5, 7>();
+            multiply_tiles<2, 4, 5>();
+            between();
+            multiply_tiles<3, 4, 6>();
             between();
         }
+        // After half a microsecond without a store of a tile, the next one waits 0.3 us for a part of
+        // the processor that has been switched off meanwhile. So a row is stored in between.
+        if (k % (4 * TILE_BYTES) == 0) store_tile<7>(upper, STRIDE);
     }
     store_tile<0>(upper, STRIDE);
     store_tile<1>(upper + TILE_HEIGHT, STRIDE);
