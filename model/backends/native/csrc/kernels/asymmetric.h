@@ -40,9 +40,9 @@ struct AsymmetricQuantized {
 private:
     static void measure(const float* x, int width, float& midpoint, float& step) {
         auto up = [=](Floats high, int i) { return max(high, load(x + i)); };
-        auto down = [=](Floats low, int i) { return max(low, -load(x + i)); };  // negated
+        auto down = [=](Floats low, int i) { return min(low, load(x + i)); };
         float top = reduce_max(fold(width, load(x), up, larger));
-        float bottom = -reduce_max(fold(width, -load(x), down, larger));
+        float bottom = -reduce_max(-fold(width, load(x), down, smaller));
         midpoint = 0.5f * (top + bottom);
         step = std::max(0.5f * (top - bottom), 1e-12f) / LIMIT;
     }

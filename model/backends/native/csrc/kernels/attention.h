@@ -227,7 +227,7 @@ private:
 // Clamps numbers to the range of half precision.
 inline Floats within_half(Floats v) {
     Floats limit = broadcast(65504.0f);
-    return -max(-max(v, -limit), -limit);
+    return min(max(v, -limit), limit);
 }
 
 constexpr int EVERY_HEAD = -1;

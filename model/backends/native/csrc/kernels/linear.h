@@ -10,7 +10,7 @@ enum class Activation : int32_t { NONE, RELU, SWISH, GELU, GELU_TANH, GELU_SIGMO
 // GELU: x Φ(x) = max(x, 0) - h(|x|), where h(a) = a · erfc(a / √2) / 2 vanishes beyond 5.5. The
 // polynomial for h was fitted at Chebyshev's points up to 5.5; its error is at most 7e-7.
 inline Floats gelu(Floats x) {
-    Floats t = fma(-max(-abs(x), broadcast(-5.5f)), broadcast(2 / 5.5f), broadcast(-1.0f));
+    Floats t = fma(min(abs(x), broadcast(5.5f)), broadcast(2 / 5.5f), broadcast(-1.0f));
     constexpr float FIT[] = {
         3.613668713e-02f, -3.941808535e-02f, -1.548762305e-01f, 2.353385925e-01f,
         1.858794629e-01f, -5.475195715e-01f, 1.918524913e-01f, 4.606150046e-01f,

@@ -78,20 +78,21 @@ struct MatrixSpec {
     int32_t is_packed;
 };
 
-// Adds up a row in two sums, so that no step waits for the one before it. step(sum, i) adds the
-// vector at number i, and join(a, b) adds two sums.
+// Folds a row in four chains, so that no step waits for the one before it. step(chain, i) takes in
+// the vector at number i, and join(a, b) joins two chains.
 template <class Step, class Join>
 inline Floats fold(int width, Floats start, Step step, Join join) {
-    Floats even = start, odd = start;
+    Floats chains[4] = {start, start, start, start};
     int i = 0;
-    for (; i + 2 * LANES <= width; i += 2 * LANES) {
-        even = step(even, i);
-        odd = step(odd, i + LANES);
-    }
-    return join(i < width ? step(even, i) : even, odd);
+    for (; i + 4 * LANES <= width; i += 4 * LANES)
+        for (int chain = 0; chain < 4; chain++)
+            chains[chain] = step(chains[chain], i + chain * LANES);
+    for (; i < width; i += LANES) chains[0] = step(chains[0], i);
+    return join(join(chains[0], chains[1]), join(chains[2], chains[3]));
 }
 
 inline Floats larger(Floats a, Floats b) { return max(a, b); }
+inline Floats smaller(Floats a, Floats b) { return min(a, b); }
 inline Floats plus(Floats a, Floats b) { return a + b; }
 
 // Quantises a row; value(i) returns its sixteen numbers from number i on.
@@ -143,7 +144,7 @@ private:
 
 // Computes e^x for x clamped to [-87, 88] with the polynomial of Cephes' expf.
 inline Floats exp(Floats x) {
-    x = -max(-max(x, broadcast(-87.0f)), broadcast(-88.0f));
+    x = min(max(x, broadcast(-87.0f)), broadcast(88.0f));
     Floats magic = broadcast(12582912.0f);  // 1.5 · 2^23: adding it rounds to an integer
     Floats shifted = fma(x, broadcast(1.44269504f), magic);
     Floats n = shifted - magic;

@@ -11,6 +11,7 @@ inline FloatRegister fma(FloatRegister a, FloatRegister b, FloatRegister c) {
     return _mm256_fmadd_ps(a, b, c);
 }
 inline FloatRegister max(FloatRegister a, FloatRegister b) { return _mm256_max_ps(a, b); }
+inline FloatRegister min(FloatRegister a, FloatRegister b) { return _mm256_min_ps(a, b); }
 inline FloatRegister abs(FloatRegister a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 inline float sum(Floats a) {
     __m256 both = a.low + a.high;

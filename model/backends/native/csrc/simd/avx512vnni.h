@@ -11,6 +11,7 @@ inline Floats fma(Floats a, Floats b, Floats c) {
     return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 }
 inline Floats max(Floats a, Floats b) { return (Floats)_mm512_max_ps((__m512)a, (__m512)b); }
+inline Floats min(Floats a, Floats b) { return (Floats)_mm512_min_ps((__m512)a, (__m512)b); }
 inline Floats abs(Floats a) { return (Floats)_mm512_abs_ps((__m512)a); }
 inline float sum(Floats a) { return _mm512_reduce_add_ps((__m512)a); }
 inline float reduce_max(Floats a) { return _mm512_reduce_max_ps((__m512)a); }

@@ -16,6 +16,7 @@ inline FloatRegister fma(FloatRegister a, FloatRegister b, FloatRegister c) {
 inline FloatRegister max(FloatRegister a, FloatRegister b) {
     return a > b ? a : b;  // as maxps: b, if one of them is NaN
 }
+inline FloatRegister min(FloatRegister a, FloatRegister b) { return a < b ? a : b; }
 inline FloatRegister abs(FloatRegister a) { return vabsq_f32(a); }
 inline float sum(Floats a) {
     float32x4_t four = (a.low.low + a.high.low) + (a.low.high + a.high.high);

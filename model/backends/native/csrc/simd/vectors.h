@@ -164,6 +164,10 @@ inline Pair<Part> max(Pair<Part> a, Pair<Part> b) {
     return {max(a.low, b.low), max(a.high, b.high)};
 }
 template <class Part>
+inline Pair<Part> min(Pair<Part> a, Pair<Part> b) {
+    return {min(a.low, b.low), min(a.high, b.high)};
+}
+template <class Part>
 inline Pair<Part> fma(Pair<Part> a, Pair<Part> b, Pair<Part> c) {
     return {fma(a.low, b.low, c.low), fma(a.high, b.high, c.high)};
 }
