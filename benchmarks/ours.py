@@ -118,9 +118,15 @@ def load_embedder(files: EmbeddingFiles, dtype: str) -> protocol.Translate:
     model = load_embedding_model(files, select_device("cpu"), dtype)
     tokenizer = load_tokenizer(files, model.config)
 
+    before, behind = tokenizer.special_ids
+    room = tokenizer.max_tokens - tokenizer.num_special_tokens
+
+    def read(text: str) -> EmbeddingJob:
+        ids, _ = tokenizer.encode("", text, room)
+        return EmbeddingJob([*before, *ids[:room], *behind])
+
     def run(texts: list[str]) -> list[str]:
-        ids = [tokenizer.tokenize(text).tokenized.ids for text in texts]
-        return vectors.pack(embed(model, [EmbeddingJob(each) for each in ids]))
+        return vectors.pack(embed(model, list(map(read, texts))))
 
     return run
 
