@@ -185,6 +185,13 @@ def _pairs(source: bytes, kind: str) -> list[tuple[str, str]]:
         ) from None
 
 
+FILE_ADVICE = (
+    "this route reads no files; send a text as a field, without a file name",
+    "send each file in a request of its own",
+)
+"""Advice about a file too many, by the number of files that a form may have."""
+
+
 async def parse_multipart(
     headers: Headers, pieces: Pieces, max_bytes: int, max_files: int = 0
 ) -> list[tuple[str, Any]]:
@@ -199,7 +206,10 @@ async def parse_multipart(
         )
         form = await parser.parse()
     except MultiPartException as error:
-        raise InvalidRequestError(f"the multipart form cannot be read: {error.message}") from None
+        raise InvalidRequestError(
+            f"the multipart form cannot be read: {error.message}",
+            details=FILE_ADVICE[max_files] if "files" in error.message else "",
+        ) from None
     except UnicodeError:  # some codecs raise this instead of the exceptions that starlette catches
         raise InvalidRequestError("the multipart form is not in the charset it names") from None
     try:
