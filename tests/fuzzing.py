@@ -5,7 +5,12 @@ import os
 import time
 from collections.abc import Iterator
 
+import pytest
+
 FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
+
+fuzzed = pytest.mark.timeout(300 + FUZZ_SECONDS)
+"""Marks tests that use `seeds`: they may take so much longer than others."""
 
 
 def seeds() -> Iterator[int]:

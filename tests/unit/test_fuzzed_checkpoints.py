@@ -12,8 +12,10 @@ import pytest
 
 from model.errors import CheckpointError
 from tests.ctranslate2_folders import write_opennmt
-from tests.fuzzing import seeds
+from tests.fuzzing import fuzzed, seeds
 from tests.unit.test_damaged_checkpoints import KINDS, Kind, start, text_encoder
+
+pytestmark = fuzzed
 
 MAX_GROWTH_BYTES = 2**30
 NUMBERS = (b"0", b"-1", b"4294967295", b"1e999", b"NaN", b"null", b'"x"', b"[]", b"{}", b"true")

@@ -26,7 +26,7 @@ from model.backends.native.runner import NativeRunner, NativeTextEncoder
 from model.config import DecoderKind, NormPosition
 from model.engine.engine import Engine
 from model.sequence import DecodingOptions, EngineLimits, Sequence
-from tests.fuzzing import seeds
+from tests.fuzzing import fuzzed, seeds
 from tests.text_models import NATIVE
 from tests.text_models import int8_model as int8_embedding_model
 from tests.tiny import (
@@ -39,7 +39,10 @@ from tests.tiny import (
     translate,
 )
 
-pytestmark = pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor")
+pytestmark = [
+    fuzzed,
+    pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor"),
+]
 
 each_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 
