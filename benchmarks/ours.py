@@ -117,16 +117,12 @@ def load_shape(name: str, rows: int, sentences: int) -> protocol.Translate:
 def load_embedder(files: EmbeddingFiles, dtype: str) -> protocol.Translate:
     model = load_embedding_model(files, select_device("cpu"), dtype)
     tokenizer = load_tokenizer(files, model.config)
-
     before, behind = tokenizer.special_ids
     room = tokenizer.max_tokens - tokenizer.num_special_tokens
 
-    def read(text: str) -> EmbeddingJob:
-        ids, _ = tokenizer.encode("", text, room)
-        return EmbeddingJob([*before, *ids[:room], *behind])
-
     def run(texts: list[str]) -> list[str]:
-        return vectors.pack(embed(model, list(map(read, texts))))
+        read = [tokenizer.encode("", text, room)[0][:room] for text in texts]
+        return vectors.pack(embed(model, [EmbeddingJob([*before, *ids, *behind]) for ids in read]))
 
     return run
 
