@@ -208,7 +208,7 @@ async def parse_multipart(
     except MultiPartException as error:
         raise InvalidRequestError(
             f"the multipart form cannot be read: {error.message}",
-            details=FILE_ADVICE[max_files] if "files" in error.message else "",
+            details=FILE_ADVICE[max_files] if error.message.startswith("Too many files") else "",
         ) from None
     except UnicodeError:  # some codecs raise this instead of the exceptions that starlette catches
         raise InvalidRequestError("the multipart form is not in the charset it names") from None
